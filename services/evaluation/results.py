@@ -225,16 +225,12 @@ class Evaluation:
 
     def _segmented(self) -> EvaluationResult:
         cases, holds = self.cases, self.masks.holds
-        if self.masks.why:
-            self._notes.append(self.masks.why)
         first, cased, control = (
             self.answers.segmented(self.model, self.mapping, cases, images) for images in cases.all_images
         )
         masked, size = int(cases.generated.masks.there.sum()), len(cases.generated)
-        if masked < size:
-            self._notes.append(f"{size - masked:,} of {size:,} test cases have no mask.")
-        elif len(cased.place) < size and not self.pending.left:
-            self._notes.append(f"Of {size - len(cased.place):,} test cases no class map is kept.")
+        counts = {"size": size, "masked": masked, "counted": len(cased.place), "left": self.pending.left}
+        self._notes += TEXTS.paragraphs("mask-notes.txt", why=self.masks.why, **counts)
         names = self.mapping.group_names
         drawn = control if len(cases.controls) else None
 

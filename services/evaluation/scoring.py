@@ -82,14 +82,11 @@ def score_images(
     rows = {name: table.rows_of(entries) for name, (entries, _) in checks.items()}
     names = tuple(sorted(name for name, fitted in rows.items() if of_task[fitted].any()))
     if not names:
-        return f"No score of validity is learnt for a {task}: the images have no checks with figures."
+        return TEXTS.paragraph("no-score.txt", task=task, lacking="checks")
     judged, studies = _votes(table, of_task, outcomes)
-    if min(int(judged.valid.sum()), int((~judged.valid).sum())) < FEWEST:
-        return (
-            f"No score of validity is learnt for a {task}: that takes {FEWEST} images that people found valid and "
-            f"{FEWEST} that they found invalid, and there are {int(judged.valid.sum()):,} and "
-            f"{int((~judged.valid).sum()):,}."
-        )
+    numbers = int(judged.valid.sum()), int((~judged.valid).sum())
+    if min(numbers) < FEWEST:
+        return TEXTS.paragraph("no-score.txt", task=task, lacking="votes", fewest=FEWEST, numbers=numbers)
     figures = np.full((len(table), len(names)), np.nan)
     for column, name in enumerate(names):
         figures[rows[name], column] = checks[name][1]
@@ -97,10 +94,7 @@ def score_images(
     try:
         fitted = cross_fitted(names, figures[last.row], last.valid, last.source)
     except ValueError:
-        return (
-            f"No score of validity is learnt for a {task}: the judged images come from too few sources to "
-            "compare it with votes that it has not learnt from."
-        )
+        return TEXTS.paragraph("no-score.txt", task=task, lacking="sources")
     learnt = learn(names, figures[last.row], last.valid, task)
     chance = np.full(len(table), np.nan)
     chance[of_task] = learnt(figures[of_task])

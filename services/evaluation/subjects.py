@@ -446,10 +446,7 @@ class _Reading:
             return ""
         titles = {recipe.name: recipe.title for recipe in known_recipes()}
         names = few_names([f"“{titles.get(name, name)}”" for name in dict.fromkeys(self._table.recipes.of(rows))])
-        return (
-            f"{count_of(len(rows), 'test case', 'has')} no control set, as the recipe {names} draws nothing without an "
-            "edit. The errors on such images include what drawing alone causes, so they count in no excess."
-        )
+        return TEXTS.paragraph("without-control.txt", cases=len(rows), recipes=names)
 
     def _masks_of(
         self, first: Numbers, rows: Numbers, controls: Numbers, shas: Sequence[str]

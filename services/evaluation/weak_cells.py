@@ -41,6 +41,7 @@ from services.evaluation.search_questions import (
 )
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import numbered
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import EvaluationQuestion, Subject
 from storage.curation.case_columns import REJECTED
 from storage.workspace import Workspace
@@ -209,20 +210,10 @@ class WeakCellSearch:
         names = tuple(dict.fromkeys(cell_name(one) for one in with_one_edit(self._ledger.candidates(self._number))))
         found = matched(question, names)
         if names and not found.parts:
-            if found.missing:
-                raise UserError(
-                    f"No caption of this batch joins {found.missing[0]}: add one to a source in Explore, and go on "
-                    "searching.",
-                    field="question",
-                )
             known = tuple(dict.fromkeys(name for one in names for name in (one[0], one[2]) if name))
-            like = " or ".join(f"“{name}”" for name in nearest(question, known))
-            raise UserError(
-                f"No label or edit of this batch is named in “{question}”."
-                + (f" The nearest in meaning: {like}." if like else "")
-                + " Ask with a name of the batch, or add a caption with this edit to a source in Explore.",
-                field="question",
-            )
+            like = () if found.missing else nearest(question, known)
+            message = TEXTS.paragraph("unknown-question.txt", question=question, missing=found.missing, nearest=like)
+            raise UserError(message, field="question")
         if question in questions:
             return
         if len(questions) >= MOST_QUESTIONS:
