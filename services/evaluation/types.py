@@ -21,6 +21,7 @@ from evaluation.fidelity import Fidelity
 from evaluation.report import LOSES, validity_figures
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
+from services.evaluation.texts import TEXTS
 
 WITHOUT_SPLIT = "without a split"
 """`Subject.split` for sources without a split, if others have one."""
@@ -293,18 +294,7 @@ class Evaluated:
     @property
     def doubt(self) -> str:
         """Return a warning if the model does so badly on the originals that its inputs may be wrong; else ""."""
-        error = self.effectiveness.error_original.value if self.effectiveness is not None else None
-        miou = self.segmentation.miou_original.value if self.segmentation is not None else None
-        if error is not None and error > MOST_WRONG:
-            result = "is wrong on most originals"
-        elif miou is not None and miou < LEAST_MIOU:
-            result = f"reaches a mIoU of only {100 * miou:.1f} % on the originals"
-        else:
-            return ""
-        return (
-            f"The model {result}, before any edit. Check its input (size, mean, std), the order of its classes, and "
-            "the classes that labels are mapped to."
-        )
+        return TEXTS.paragraph("doubt.txt", found=self, most_wrong=MOST_WRONG, least_miou=LEAST_MIOU)
 
     @property
     def sensitivity(self) -> Mapping[str, tuple[SensitivityRow, ...]]:
