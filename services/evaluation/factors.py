@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from core.csv_tables import facts
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, EffectRow, FactorEffects, MixedRow
 from core.figures import Figure, Flags, Floats, Numbers
 from core.progress import OnCount
-from core.text_templates import TextTemplates
 from core.types import EDIT_TYPES
 from core.words import count_of
 from evaluation.effectiveness import UNKNOWN, WRONG
@@ -30,6 +28,7 @@ from services.evaluation import commands as acts
 from services.evaluation.results import STANDING, EvaluationResult
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import edits_by_row
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import EvaluationQuestion
 
 AT_ONCE = 16
@@ -85,8 +84,10 @@ class FactorView:
         rows = [row for table in self.rows.values() for row in table]
         told = {row.entries: row for row in rows if row.error.answer != "cannot tell"}
         nearest = min((row for row in rows if row.error.needed), key=lambda row: row.error.needed or 0, default=None)
-        return _TEXTS.paragraphs(
+        return TEXTS.paragraphs(
             "factors-answer.txt",
+            parts_words=parts_words,
+            change=_change,
             problem=self.problem,
             told=list(told.values())[:MOST_TOLD],
             nearest=nearest,
@@ -253,11 +254,6 @@ def _change(effect: Figure) -> str:
     assert effect.value is not None and effect.low is not None and effect.high is not None
     ends = sorted((abs(effect.low), abs(effect.high)))
     return f"{100 * abs(effect.value):.1f} points ({100 * ends[0]:.1f} to {100 * ends[1]:.1f})"
-
-
-_TEXTS = TextTemplates(
-    Path(__file__).with_name("templates"), count_of=count_of, parts_words=parts_words, change=_change
-)
 
 
 def factor_facts(found: FactorView) -> dict[str, Any]:
