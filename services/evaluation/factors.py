@@ -19,7 +19,6 @@ from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, EffectRow, FactorE
 from core.figures import Figure, Flags, Floats, Numbers
 from core.progress import OnCount
 from core.types import EDIT_TYPES
-from core.words import count_of
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.factors import ANY, OTHER, Levels, effects, mixed
 from services.commands import does
@@ -129,7 +128,7 @@ class Factors:
             rows={name: _rows(one, on_figure[name], images.entries) for name, one in on_error.items()},
             mixed=mixed(levels, looks) if np.isfinite(looks).any() else (),
             problem="" if (np.count_nonzero(levels.levels, axis=1) > 1).any() else NOTHING,
-            notes=tuple(images.notes),
+            notes=images.notes,
         )
 
     def read(self, question: EvaluationQuestion, on_count: OnCount) -> None:
@@ -152,7 +151,7 @@ class _Experiment:
     """The test cases and reconstructions of an evaluation, with the level of each factor."""
 
     def __init__(self, result: EvaluationResult) -> None:
-        cases, self.notes = result.cases, list[str]()
+        cases = result.cases
         generated, controls, table = cases.generated, cases.controls, cases.table
         changes: list[dict[str, list[str]]] = [{} for _ in range(len(generated))]
         self._words: dict[tuple[int, str], tuple[set[str], set[str]]] = {}
@@ -165,12 +164,8 @@ class _Experiment:
                 before.add(old)
                 after.add(new)
         known = np.array([bool(one) and set(one) <= set(EDIT_TYPES) for one in changes], bool)
-        if (~known).any():
-            self.notes.append(f"{count_of(int((~known).sum()), 'test case', 'is')} left out, without a known edit.")
         ways = np.bincount(cases.way[known] + 1) if known.any() else np.zeros(1, np.int64)
         way = int(np.argmax(ways)) - 1
-        if others := int(ways.sum() - ways[way + 1]):
-            self.notes.append(f"{count_of(others, 'test case', 'is')} left out, drawn by other recipes than most.")
         cases_kept, controls_kept = known & (cases.way == way), cases.control_way == way
         factors = [name for name in EDIT_TYPES if any(name in one for one in changes)]
         names = [sorted({_level(one[name]) for one in changes if name in one}) for name in factors]
@@ -190,8 +185,9 @@ class _Experiment:
         )
         self.wrong: Floats = np.where(right == UNKNOWN, np.nan, right == WRONG)
         self.figure: Floats = _both(result.after, result.control_after, cases_kept, controls_kept)
-        if unknown := int(np.isnan(self.wrong).sum()):
-            self.notes.append(f"{count_of(unknown, 'image', 'is')} in no effect on the error: the answer is not known.")
+        counts = {"without_edit": int((~known).sum()), "others": int(ways.sum() - ways[way + 1])}
+        unknown = int(np.isnan(self.wrong).sum())
+        self.notes = TEXTS.paragraphs("factors-notes.txt", unknown=unknown, **counts)
 
     @property
     def words(self) -> list[str]:
