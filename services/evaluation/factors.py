@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,7 @@ from core.csv_tables import facts
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, EffectRow, FactorEffects, MixedRow
 from core.figures import Figure, Flags, Floats, Numbers
 from core.progress import OnCount
-from core.text_templates import TextTemplates
 from core.types import EDIT_TYPES
-from core.words import count_of
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.factors import ANY, OTHER, Levels, effects, mixed
 from services.commands import does
@@ -30,6 +27,7 @@ from services.evaluation import commands as acts
 from services.evaluation.results import STANDING, EvaluationResult
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import edits_by_row
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import EvaluationQuestion
 
 AT_ONCE = 16
@@ -85,8 +83,10 @@ class FactorView:
         rows = [row for table in self.rows.values() for row in table]
         told = {row.entries: row for row in rows if row.error.answer != "cannot tell"}
         nearest = min((row for row in rows if row.error.needed), key=lambda row: row.error.needed or 0, default=None)
-        return _TEXTS.paragraphs(
+        return TEXTS.paragraphs(
             "factors-answer.txt",
+            parts_words=parts_words,
+            change=_change,
             problem=self.problem,
             told=list(told.values())[:MOST_TOLD],
             nearest=nearest,
@@ -128,7 +128,7 @@ class Factors:
             rows={name: _rows(one, on_figure[name], images.entries) for name, one in on_error.items()},
             mixed=mixed(levels, looks) if np.isfinite(looks).any() else (),
             problem="" if (np.count_nonzero(levels.levels, axis=1) > 1).any() else NOTHING,
-            notes=tuple(images.notes),
+            notes=images.notes,
         )
 
     def read(self, question: EvaluationQuestion, on_count: OnCount) -> None:
@@ -151,7 +151,7 @@ class _Experiment:
     """The test cases and reconstructions of an evaluation, with the level of each factor."""
 
     def __init__(self, result: EvaluationResult) -> None:
-        cases, self.notes = result.cases, list[str]()
+        cases = result.cases
         generated, controls, table = cases.generated, cases.controls, cases.table
         changes: list[dict[str, list[str]]] = [{} for _ in range(len(generated))]
         self._words: dict[tuple[int, str], tuple[set[str], set[str]]] = {}
@@ -164,12 +164,8 @@ class _Experiment:
                 before.add(old)
                 after.add(new)
         known = np.array([bool(one) and set(one) <= set(EDIT_TYPES) for one in changes], bool)
-        if (~known).any():
-            self.notes.append(f"{count_of(int((~known).sum()), 'test case', 'is')} left out, without a known edit.")
         ways = np.bincount(cases.way[known] + 1) if known.any() else np.zeros(1, np.int64)
         way = int(np.argmax(ways)) - 1
-        if others := int(ways.sum() - ways[way + 1]):
-            self.notes.append(f"{count_of(others, 'test case', 'is')} left out, drawn by other recipes than most.")
         cases_kept, controls_kept = known & (cases.way == way), cases.control_way == way
         factors = [name for name in EDIT_TYPES if any(name in one for one in changes)]
         names = [sorted({_level(one[name]) for one in changes if name in one}) for name in factors]
@@ -189,8 +185,9 @@ class _Experiment:
         )
         self.wrong: Floats = np.where(right == UNKNOWN, np.nan, right == WRONG)
         self.figure: Floats = _both(result.after, result.control_after, cases_kept, controls_kept)
-        if unknown := int(np.isnan(self.wrong).sum()):
-            self.notes.append(f"{count_of(unknown, 'image', 'is')} in no effect on the error: the answer is not known.")
+        counts = {"without_edit": int((~known).sum()), "others": int(ways.sum() - ways[way + 1])}
+        unknown = int(np.isnan(self.wrong).sum())
+        self.notes = TEXTS.paragraphs("factors-notes.txt", unknown=unknown, **counts)
 
     @property
     def words(self) -> list[str]:
@@ -253,11 +250,6 @@ def _change(effect: Figure) -> str:
     assert effect.value is not None and effect.low is not None and effect.high is not None
     ends = sorted((abs(effect.low), abs(effect.high)))
     return f"{100 * abs(effect.value):.1f} points ({100 * ends[0]:.1f} to {100 * ends[1]:.1f})"
-
-
-_TEXTS = TextTemplates(
-    Path(__file__).with_name("templates"), count_of=count_of, parts_words=parts_words, change=_change
-)
 
 
 def factor_facts(found: FactorView) -> dict[str, Any]:

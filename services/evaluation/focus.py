@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -29,6 +29,7 @@ from services.evaluation import commands as acts
 from services.evaluation.facts import focus_facts
 from services.evaluation.service import NOT_LOADED, EvaluationService, about, cancelled, work_facts
 from services.evaluation.subjects import Cases, Images
+from services.evaluation.texts import TEXTS
 from services.evaluation.types import EvaluationQuestion, FocusFigures, FocusRow
 from services.work_queue import OnWork, WorkQueue, WorkView
 from storage.workspace import Workspace
@@ -261,15 +262,5 @@ class Focus:
             ),
             tuple(maps),
             cases.labels,
-            tuple(_notes(images, missing, len(cases.pictures))),
+            TEXTS.paragraphs("focus-notes.txt", images=images, pictures=len(cases.pictures), missing=missing),
         )
-
-
-def _notes(images: Sequence[_Seen], missing: int, pictures: int) -> Iterator[str]:
-    if len({seen.sha for seen in images}) < pictures:
-        yield f"The models look at {len(images):,} of {pictures:,} images. Their sources are chosen by chance."
-    masked = sum(seen.mask is not None for seen in images)
-    if masked < len(images):
-        yield f"{masked:,} of {len(images):,} images have a mask of their subject."
-    if missing:
-        yield f"{missing:,} maps and curves are not computed yet. The figures leave them out."

@@ -180,11 +180,7 @@ class Evaluation:
             self.answers.classified(self.model, self.mapping, cases, images) for images in cases.all_images
         )
         inexact = first.inexact + cased.inexact + control.inexact
-        if inexact:
-            self._notes.append(
-                f"Of {inexact:,} images only the likeliest classes are kept, since they were read one by one: the "
-                "probability of a true class that is not among them counts as 0."
-            )
+        self._notes += TEXTS.paragraphs("inexact.txt", images=inexact)
         standing = _standing_of(
             cases,
             (cased.place, cased.answers.right, cased.answers.said),
@@ -269,12 +265,7 @@ class Evaluation:
         (validity, notes), losses = judged.result(), losing.result()
         if validity is not None:
             validity = replace(validity, as_measured=losses.generated)
-        if losses.left_out:
-            self._notes.append(
-                f"On the originals of {losses.left_out:,} test cases no protected class is found: they have none to "
-                "lose, and count in the tables of edits as ones that lose none."
-            )
-        self._notes += notes
+        self._notes += (*TEXTS.paragraphs("none-to-lose.txt", cases=losses.left_out), *notes)
         words = answer(self.title, effect, validity, [one.row for one in tables["edit type"]], losses)
         evaluated = self._evaluated(
             *(words, tables, against_control, validity, names),
@@ -350,9 +341,8 @@ class Evaluation:
         compare_with = of_control if against_control else of_original[cases.generated.source]
         missing = int((np.isfinite(after) & ~np.isfinite(compare_with)).sum())
         if against_control and missing:
-            self._notes.append(
-                f"The tables of edits leave out {missing:,} test cases whose sources have no reconstruction."
-            )
+            words = f"The tables of edits leave out {missing:,} test cases whose sources have no reconstruction."
+            self._notes.append(words)
         changes = Changes(cases.generated.source, after, compare_with, wrong)
         tables: dict[EditTable, tuple[EditRow, ...]] = {}
         for table in names:

@@ -496,7 +496,7 @@ def _write(workspace: Workspace, contents: _Contents, archive: zipfile.ZipFile, 
         values = {
             "contents": contents,
             "columns": dict(_COLUMNS),
-            "left_out": [*_LEFT_OUT, *(f"{number:,} {words}" for words, number in left_out.items() if number)],
+            "left_out": left_out,
             "megabytes": size / 1e6,
         }
         put("README.md", _TEMPLATES.lines("evidence.md", **values).encode())
@@ -512,16 +512,6 @@ def _write(workspace: Workspace, contents: _Contents, archive: zipfile.ZipFile, 
         put_json(MANIFEST, manifest)
         on_count(len(contents.pictures), len(contents.pictures))
     return manifest
-
-
-_LEFT_OUT = (
-    "the models under test themselves: the bundle has what they answered for each image; of a segmenter, the numbers "
-    "of pixels of each class, but no class maps",
-    "figures of other commands: likeness, where the model looks, the order of review, retraining, searches, the gate",
-    "how well the validity score agrees with people: it is learnt from all images of the workspace; each image's score "
-    "is in the table `images`",
-    "names and addresses of workers, who have pseudonyms, and reasons that the study lead wrote",
-)
 
 
 _TEMPLATES = TextTemplates(Path(__file__).with_name("templates"), count_of=count_of)

@@ -20,12 +20,12 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from itertools import pairwise, permutations
+from functools import cache, cached_property
+from itertools import pairwise, product
 from pathlib import Path
-from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -84,9 +84,18 @@ def same(stated: Any, recomputed: Any) -> bool:
     return math.isclose(stated, recomputed, rel_tol=EQUAL, abs_tol=EQUAL * 1e-3)
 
 
-def figure(value: float | None = None, low: float | None = None, high: float | None = None, **counts: Any) -> Record:
-    """Return a figure with its interval. `counts` are whole numbers, such as n, the number of images."""
+def figure(value: Any = None, low: Any = None, high: Any = None, **counts: Any) -> Record:
+    """Return a figure with its interval, where NaN is none. `counts` are numbers such as n, the number of images."""
     return {"value": value, "low": low, "high": high, **counts}
+
+
+def of_sources(value: float, low: float, high: float, n: int, sources: int) -> Record:
+    """Return a figure with an interval over sources. One source has no interval, and none has no value."""
+    if not sources:
+        return figure(n=n, sources=sources)
+    if sources < 2 or not math.isfinite(value):
+        return figure(value, n=n, sources=sources)
+    return figure(value, min(low, value), max(high, value), n=n, sources=sources)
 
 
 def ratio(part: Any, whole: Any) -> Array:
@@ -111,6 +120,12 @@ def in_groups(rows: Array, chance: np.random.Generator) -> Array:
     return np.add.reduceat(rows[chance.permutation(len(rows))], begins, axis=0)
 
 
+def weights_of(size: Array, weighing: str) -> Array:
+    """Return the weights of sources with `size` test cases each: all weigh the same, or as much as their test cases."""
+    return size if weighing == "case" else np.ones(len(size))
+
+
+@dataclass
 class SourceMeans:
     """Means over sources, and 4,000 draws of what the true means may be (Bayesian bootstrap, Rubin 1981).
 
@@ -120,65 +135,51 @@ class SourceMeans:
     best together. A 95 % interval goes from the draw of rank 2.5 % to that of rank 97.5 %.
     """
 
-    def __init__(
-        self,
-        values: Array,
-        weights: Array | None = None,
-        worst: Array | None = None,
-        best: Array | None = None,
-        together: Array | None = None,
-    ) -> None:
-        columns = values.shape[1]
-        self.weights = np.ones(len(values)) if weights is None else np.asarray(weights, float)
-        self.sums = values * self.weights[:, None]
-        self.worst = np.zeros(columns) if worst is None else worst
-        self.best = np.ones(columns) if best is None else best
-        self.together = np.arange(columns) if together is None else together
-        self._draws: Array | None = None
+    values: Array
+    weights: Array
+    worst: Array | float = 0.0
+    best: Array | float = 1.0
+    together: Array | None = None
 
-    @property
+    @cached_property
     def draws(self) -> Array:
-        if self._draws is None:
-            chance = np.random.default_rng(0)
-            sums = in_groups(np.column_stack([self.sums, self.weights]), chance)
-            typical = (self.weights**2).sum() / self.weights.sum()
-            rank = chance.permutation(DRAWS)
-            of_unseen = -np.log((rank + 0.5) / DRAWS) * typical
-            coin = chance.integers(0, 2, (int(self.together.max(initial=-1)) + 1, DRAWS // 2))
-            is_best = (rank[:, None] % 2 == 1) ^ (coin[:, rank // 2].T == 1)
-            unseen = np.where(is_best[:, self.together], self.best, self.worst)
-            total = random_weights()[:, : len(sums)] @ sums
-            self._draws = (total[:, :-1] + of_unseen[:, None] * unseen) / (total[:, -1] + of_unseen)[:, None]
-        return self._draws
+        chance = np.random.default_rng(0)
+        sums = in_groups(np.column_stack([self.values * self.weights[:, None], self.weights]), chance)
+        typical = (self.weights**2).sum() / self.weights.sum()
+        rank = chance.permutation(DRAWS)
+        of_unseen = -np.log((rank + 0.5) / DRAWS) * typical
+        together = np.arange(self.values.shape[1]) if self.together is None else self.together
+        coin = chance.integers(0, 2, (int(together.max(initial=-1)) + 1, DRAWS // 2))
+        is_best = (rank[:, None] % 2 == 1) ^ (coin[:, rank // 2].T == 1)
+        unseen = np.where(is_best[:, together], self.best, self.worst)
+        total = random_weights()[:, : len(sums)] @ sums
+        return (total[:, :-1] + of_unseen[:, None] * unseen) / (total[:, -1] + of_unseen)[:, None]
 
     def ends(self, statistic: Callable[[Array], Array]) -> tuple[float, float]:
         low, high = np.quantile(statistic(self.draws), ENDS, method="closest_observation")
-        return float(low), float(high)
+        return low, high
 
     def figure(self, statistic: Callable[[Array], Array], n: int, sources: int | None = None) -> Record:
-        """Return the figure that `statistic` computes from the means. With one source there is no interval."""
+        """Return the figure that `statistic` computes from the means."""
         sources = len(self.weights) if sources is None else sources
         if not sources:
             return figure(n=0, sources=0)
-        value = float(statistic(self.sums.sum(axis=0) / self.weights.sum()))
-        if not math.isfinite(value):
-            return figure(n=n, sources=sources)
-        if sources < 2:
-            return figure(value, n=n, sources=sources)
-        low, high = self.ends(statistic)
-        return figure(value, min(low, value), max(high, value), n=n, sources=sources)
+        value = float(statistic(self.weights @ self.values / self.weights.sum()))
+        low, high = self.ends(statistic) if sources > 1 and math.isfinite(value) else (value, value)
+        return of_sources(value, low, high, n, sources)
 
 
 def means_of_groups(
-    values: Array, weights: Array, group: Array, groups: int, n: Array, lowest: float = 0.0
+    values: Array, weights: Array, group: Array, n: Array, lowest: float = 0.0
 ) -> tuple[list[Record], Array]:
     """Return the mean of each group of sources with an interval, and the p value of the test that the mean is 0.
 
-    A value per source lies between `lowest` and 1. One unseen source, which weighs as a typical one, is at either end
-    with equal chance: it moves the mean by half its weight and adds to the variance. The interval is that of the beta
-    distribution with this mean and variance, wider by (t / z)² for few sources (Korn and Graubard 1998).
+    A value per source lies between `lowest` and 1; `n` is the number of images of each group. One unseen source, which
+    weighs as a typical one, is at either end with equal chance: it moves the mean by half its weight and adds to the
+    variance. The interval is that of the beta distribution with this mean and variance, wider by (t / z)² for few
+    sources (Korn and Graubard 1998).
     """
-    place = (values - lowest) / (1 - lowest)
+    place, groups = (values - lowest) / (1 - lowest), len(n)
     sources = np.bincount(group, minlength=groups)
     total = np.bincount(group, weights, groups)
     typical = ratio(np.bincount(group, weights**2, groups), total)
@@ -191,19 +192,10 @@ def means_of_groups(
         tails = stats.norm.ppf(ENDS[1]) / stats.t.ppf(ENDS[1], np.maximum(sources, 1))
         size = (middle * (1 - middle) / variance - 1) * tails**2
         a, b = middle * size, (1 - middle) * size
-        ends = lowest + (1 - lowest) * stats.beta.ppf([[ENDS[0]], [ENDS[1]]], a, b)
+        low, high = lowest + (1 - lowest) * stats.beta.ppf([[ENDS[0]], [ENDS[1]]], a, b)
         below = stats.beta.cdf(lowest / (lowest - 1), a, b)
     mean = lowest + (1 - lowest) * ratio(weighted, total)
-    low, high = np.minimum(ends[0], mean), np.maximum(ends[1], mean)
-    found = []
-    for one in range(groups):
-        counts = {"n": int(n[one]), "sources": int(sources[one])}
-        if not sources[one]:
-            found.append(figure(**counts))
-        elif sources[one] < 2:
-            found.append(figure(float(mean[one]), **counts))
-        else:
-            found.append(figure(float(mean[one]), float(low[one]), float(high[one]), **counts))
+    found = [of_sources(*row) for row in zip(mean, low, high, n, sources, strict=True)]
     return found, np.where(sources < 2, np.nan, 2 * np.minimum(below, 1 - below))
 
 
@@ -218,15 +210,14 @@ def holm(p_values: Array) -> Array:
     return corrected
 
 
-def clustering(wrong: Array, source: Array) -> tuple[float | None, float | None, float | None]:
+def clustering(wrong: Array, source: Any) -> tuple[float | None, float | None, float | None]:
     """Return the intra-class correlation (analysis of variance, Donner 1986), the design effect 1 + (m - 1) x
     correlation with m the mean number of images of an image's source (Kish 1965), and n / design effect.
     """
     _, number, size = np.unique(source, return_inverse=True, return_counts=True)
     sources, n = len(size), len(wrong)
     if sources < 2 or n == sources:
-        alone = n == sources and n > 0
-        return None, 1.0 if alone else None, float(n) if alone else None
+        return (None, 1.0, n) if n == sources > 0 else (None, None, None)
     mean = np.bincount(number, wrong) / size
     between = (size * (mean - wrong.mean()) ** 2).sum() / (sources - 1)
     within = ((wrong - mean[number]) ** 2).sum() / (n - sources)
@@ -234,67 +225,48 @@ def clustering(wrong: Array, source: Array) -> tuple[float | None, float | None,
     spread = between + (usual - 1) * within
     if not spread:
         return None, None, None
-    correlation = float((between - within) / spread)
-    effect = float(1 + ((size**2).sum() / n - 1) * max(correlation, 0.0))
+    correlation = (between - within) / spread
+    effect = 1 + ((size**2).sum() / n - 1) * max(correlation, 0.0)
     return correlation, effect, n / effect
 
 
 # Errors of a classifier
+#
+# Answers are rows of images that a model has read. `known`: the answer can be compared with the label. `wrong`: it
+# differs.
 
 
-class Answers:
-    """What one model says about the images of one role, image by image, without images that it has not read."""
-
-    def __init__(self, frame: pd.DataFrame) -> None:
-        self.frame = frame
-        self.source = frame["source"].to_numpy(np.int64)
-        self.way = frame["control_set"].to_numpy(np.int64)
-        self.known = frame["comparable"].to_numpy(bool)
-        self.wrong = self.known & (frame["predicted"] != frame["label"]).to_numpy(bool)
-
-    def where(self, chosen: Any) -> Answers:
-        return Answers(self.frame[np.asarray(chosen, bool)])
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-
-def shares_by_source(sources: Array, answers: Answers, weight: Array | None = None) -> tuple[Array, Array]:
+def shares_by_source(sources: Any, answers: pd.DataFrame, weight: Array | None = None) -> tuple[Array, Array]:
     """Return the number of images of each source, and the number of wrong ones, both weighted."""
-    place = np.searchsorted(sources, answers.source)
+    place = np.searchsorted(sources, answers["source"])
     each = np.ones(len(place)) if weight is None else weight
-    return np.bincount(place, each, len(sources)), np.bincount(place, each * answers.wrong, len(sources))
+    return np.bincount(place, each, len(sources)), np.bincount(place, each * answers["wrong"], len(sources))
 
 
-def matched_controls(source: Array, way: Array, control_source: Array, control_way: Array) -> tuple[Array, Array]:
+def matched_controls(cases: pd.DataFrame, control: pd.DataFrame) -> tuple[Array, Array]:
     """Return which test cases have a reconstruction of their source in their own control set, and a weight for each
     reconstruction: together, those of a source and set weigh as much as its test cases of that set.
     """
-    pairs = Counter(zip(control_source.tolist(), control_way.tolist(), strict=True))
-    own = list(zip(source.tolist(), way.tolist(), strict=True))
-    has_control = np.array([kind >= 0 and (one, kind) in pairs for one, kind in own], bool)
-    cases = Counter(pair for pair, has in zip(own, has_control, strict=True) if has)
-    weight = [cases[pair] / pairs[pair] for pair in zip(control_source.tolist(), control_way.tolist(), strict=True)]
-    return has_control, np.array(weight, float)
+    own, drawn = (pd.MultiIndex.from_frame(one[["source", "control_set"]]) for one in (cases, control))
+    has_control = own.isin(drawn) & (cases["control_set"] >= 0).to_numpy()
+    of_cases, of_drawn = (one.value_counts().reindex(drawn, fill_value=0) for one in (own[has_control], drawn))
+    return has_control, (of_cases / of_drawn).to_numpy(float)
 
 
-def errors(first: Answers, cases: Answers, control: Answers | None, weighing: str, mixed: bool) -> tuple[Record, Array]:
-    """Return the figures on errors by name, and the sources that count: those whose original and at least one test case
-    can be compared with their label. An answer that cannot be compared is left out, never counted as wrong. Each source
-    weighs the same, or as much as its test cases.
+def errors(answers: Sequence[pd.DataFrame], weighing: str, mixed: bool) -> tuple[Record, pd.DataFrame, pd.DataFrame]:
+    """Return the figures on errors by name, and the originals and test cases that count: those of sources whose
+    original and at least one test case can be compared with their label. An answer that cannot be compared is left out,
+    never counted as wrong. Each source weighs the same, or as much as its test cases.
     """
-    left_out = sum(int((~one.known).sum()) for one in (first, cases, control) if one is not None)
-    first, cases = first.where(first.known), cases.where(cases.known)
-    control = control.where(control.known) if control is not None else None
-    both = np.intersect1d(first.source, cases.source)
-    first, cases = (one.where(np.isin(one.source, both)) for one in (first, cases))
-    control = control.where(np.isin(control.source, both)) if control is not None else None
+    left_out = sum(int((~one["known"]).sum()) for one in answers)
+    first, cases, control = (one[one["known"]] for one in answers)
+    both = np.intersect1d(first["source"], cases["source"])
+    first, cases, control = (one[one["source"].isin(both)] for one in (first.sort_values("source"), cases, control))
 
     size, wrong = shares_by_source(both, cases)
-    originals, wrong_originals = shares_by_source(both, first)
-    shares = np.column_stack([ratio(wrong_originals, originals), ratio(wrong, size)])
-    weights = size if weighing == "case" else np.ones(len(both))
-    means, n, sources = SourceMeans(shares, weights), len(cases), len(both)
+    before = first["wrong"].to_numpy(float)
+    weights = weights_of(size, weighing)
+    means, n, sources = SourceMeans(np.column_stack([before, wrong / size]), weights), len(cases), len(both)
     found = {
         "error on originals": means.figure(lambda m: m[..., 0], sources),
         "error on generated images": means.figure(lambda m: m[..., 1], n),
@@ -305,38 +277,35 @@ def errors(first: Answers, cases: Answers, control: Answers | None, weighing: st
         with np.errstate(all="ignore"):
             return np.where(m[..., 0] > 0, m[..., 1] / m[..., 0], np.inf)
 
-    factor = means.figure(times, n)
-    if factor["value"] is None and factor["sources"] >= 2:  # no original is wrong: at least so many times
+    found["generated over original"] = factor = means.figure(times, n)
+    if sources > 1 and not math.isfinite(factor["value"]):  # no original is wrong: at least so many times
         factor["low"] = means.ends(times)[0]
-    found["generated over original"] = factor
 
     compared, weight = cases, None
-    if control is not None and mixed:
-        has_own, weight = matched_controls(cases.source, cases.way, control.source, control.way)
-        compared, control, weight = cases.where(has_own), control.where(weight > 0), weight[weight > 0]
-    controls, wrong_controls = np.zeros(sources), np.zeros(sources)
-    if control is not None:
-        controls, wrong_controls = shares_by_source(both, control, weight)
+    if mixed:
+        has_own, weight = matched_controls(cases, control)
+        compared, control, weight = cases[has_own], control[weight > 0], weight[weight > 0]
+    controls, wrong_controls = shares_by_source(both, control, weight)
     has_control = controls > 0
     size_beside, wrong_beside = shares_by_source(both, compared)
-    beside = np.column_stack([shares[:, 0], ratio(wrong_beside, size_beside), ratio(wrong_controls, controls)])
+    beside = np.column_stack([before, ratio(wrong_beside, size_beside), ratio(wrong_controls, controls)])
     with_control = SourceMeans(beside[has_control], weights[has_control])
     n_beside = int(size_beside[has_control].sum())
-    n_controls = 0 if control is None else len(control)
     statistics: list[tuple[str, Callable[[Array], Array], int]] = [
         ("error on originals, of sources with a reconstruction", lambda m: m[..., 0], int(has_control.sum())),
         ("error on generated images, of sources with a reconstruction", lambda m: m[..., 1], n_beside),
-        ("error on reconstructions", lambda m: m[..., 2], n_controls),
+        ("error on reconstructions", lambda m: m[..., 2], len(control)),
         ("generated less reconstructed", lambda m: m[..., 1] - m[..., 2], n_beside),
     ]
-    for name, statistic, images in statistics:
-        found[name] = with_control.figure(statistic, images) if has_control.any() else figure(n=0, sources=0)
+    found |= {name: with_control.figure(statistic, images) for name, statistic, images in statistics}
 
-    before = dict(zip(first.source.tolist(), first.wrong.tolist(), strict=True))
-    was_wrong = np.array([before[one] for one in cases.source.tolist()], bool)
-    lost, gained = int((cases.wrong & ~was_wrong).sum()), int((~cases.wrong & was_wrong).sum())
+    was_wrong = cases["source"].isin(first["source"][first["wrong"]])
+    lost, gained = int((cases["wrong"] & ~was_wrong).sum()), int((~cases["wrong"] & was_wrong).sum())
     all_wrong, none_wrong = int((size == wrong).sum()), int((wrong == 0).sum())
-    counts: dict[str, float | None] = {
+    correlation, effect, effective = clustering(cases["wrong"].to_numpy(float), cases["source"])
+    # McNemar's exact test, if each source has one test case: then all images are independent.
+    tested = n > 0 and n == sources and lost + gained > 0
+    counts = {
         "newly wrong": lost,
         "newly right": gained,
         "sources with a reconstruction": int(has_control.sum()),
@@ -344,92 +313,69 @@ def errors(first: Answers, cases: Answers, control: Answers | None, weighing: st
         "sources with some test cases wrong": sources - all_wrong - none_wrong,
         "sources with no test case wrong": none_wrong,
         "images left out": left_out,
-    }
-    correlation, effect, effective = clustering(cases.wrong.astype(float), cases.source)
-    counts |= {
         "intra-class correlation": correlation,
         "design effect": effect,
         "effective number of images": effective,
+        "p value of newly wrong against newly right": (stats.binomtest(lost, lost + gained).pvalue if tested else None),
     }
-    # McNemar's exact test, if each source has one test case: then all images are independent.
-    tested = n > 0 and n == sources and lost + gained > 0
-    counts["p value of newly wrong against newly right"] = (
-        float(stats.binomtest(lost, lost + gained).pvalue) if tested else None
-    )
     found |= {name: figure(number, n=n, sources=sources) for name, number in counts.items()}
-    return {f"all: {name}": one for name, one in found.items()}, both
+    return {f"all: {name}": one for name, one in found.items()}, first, cases
 
 
-def classes(first: Answers, cases: Answers, both: Array, labels: Sequence[str], weighing: str) -> Rows:
+def classes(first: pd.DataFrame, cases: pd.DataFrame, labels: Sequence[str], weighing: str) -> Rows:
     """Yield the figures of each class: errors, their difference and its p value, corrected over all classes."""
-    first, cases = (one.where(one.known & np.isin(one.source, both)) for one in (first, cases))
-    of_source = dict(zip(first.source.tolist(), first.frame["label"], strict=True))
-    label = np.array([labels.index(of_source[one]) for one in both.tolist()], np.int64)
-    size, wrong = shares_by_source(both, cases)
-    originals, wrong_originals = shares_by_source(both, first)
-    before, after = ratio(wrong_originals, originals), ratio(wrong, size)
-    weights = size if weighing == "case" else np.ones(len(both))
+    label = np.array([labels.index(one) for one in first["label"]], np.int64)
+    size, wrong = shares_by_source(first["source"], cases)
+    before, after, weights = first["wrong"].to_numpy(float), wrong / size, weights_of(size, weighing)
     sources = np.bincount(label, minlength=len(labels))
     images = np.bincount(label, size, len(labels)).astype(int)
-    original, _ = means_of_groups(before, weights, label, len(labels), sources)
-    generated, _ = means_of_groups(after, weights, label, len(labels), images)
-    change, p_values = means_of_groups(after - before, weights, label, len(labels), images, -1.0)
-    p_values[images < FEWEST_CASES] = np.nan
-    corrected = holm(p_values)
-    for at, name in enumerate(labels):
-        if not sources[at]:
-            continue
-        figures = {
-            "error on originals": original[at],
-            "error on generated images": generated[at],
-            "generated less original": change[at],
-        }
-        for what, one in figures.items():
-            few = {"value": None, "low": None, "high": None} if images[at] < FEWEST_CASES else {}
-            yield f"classes: {name}: {what}", one | few
-        beside = {"n": int(images[at]), "sources": int(sources[at])}
-        own = label == at
-        yield f"classes: {name}: originals wrong", figure(round(before[own].sum()), **beside)
-        yield f"classes: {name}: test cases wrong", figure(round((after * size)[own].sum()), **beside)
-        yield f"classes: {name}: p value, corrected", figure(_number(corrected[at]), **beside)
-
-
-def confusion(first: Answers, cases: Answers, both: Array, labels: Sequence[str]) -> Rows:
-    """Yield how often each answer is given for each label: shares of the images with this label."""
-    counts = []
-    for answers in (first, cases):
-        known = answers.where(answers.known & np.isin(answers.source, both)).frame
-        counts.append(Counter(zip(known["source_label"], known["predicted"], strict=True)))
-    images = [Counter(label for label, _ in one.elements()) for one in counts]
-    for label in labels:
-        for answer in (*labels, ""):
-            before, after = (
-                one[label, answer] / of[label] if of[label] else None for one, of in zip(counts, images, strict=True)
-            )
-            if before or after:
-                name = f"confusion: {label} taken for {answer or NO_LABEL}"
-                yield f"{name}, originals", figure(before)
-                yield f"{name}, generated images", figure(after)
+    original, _ = means_of_groups(before, weights, label, sources)
+    generated, _ = means_of_groups(after, weights, label, images)
+    change, p_values = means_of_groups(after - before, weights, label, images, -1.0)
+    corrected = holm(np.where(images < FEWEST_CASES, np.nan, p_values))
+    for at in np.flatnonzero(sources).tolist():
+        name, beside = f"classes: {labels[at]}", {"n": images[at], "sources": sources[at]}
+        few = figure() if images[at] < FEWEST_CASES else {}
+        yield f"{name}: error on originals", original[at] | few
+        yield f"{name}: error on generated images", generated[at] | few
+        yield f"{name}: generated less original", change[at] | few
+        yield f"{name}: originals wrong", figure(before[label == at].sum(), **beside)
+        yield f"{name}: test cases wrong", figure(wrong[label == at].sum(), **beside)
+        yield f"{name}: p value, corrected", figure(corrected[at], **beside)
 
 
 NO_LABEL = "none of the labels"
 
 
-def calibration(answers: Answers, both: Array, what: str) -> Rows:
+def confusion(labels: Sequence[str], before: Array, after: Array) -> Rows:
+    """Yield how often each answer is given for each label, from shares of the images (for a segmenter: of the pixels)
+    with this label, (labels, labels + 1).
+    """
+    for at, label in enumerate(labels):
+        for one, other, answer in zip(before[at], after[at], (*labels, NO_LABEL), strict=True):
+            if one > 0 or other > 0:
+                yield f"confusion: {label} taken for {answer}, originals", figure(one)
+                yield f"confusion: {label} taken for {answer}, generated images", figure(other)
+
+
+def answer_shares(answers: pd.DataFrame, labels: Sequence[str]) -> Array:
+    """Return the share of each answer among the images with each label, (labels, labels + 1); the last is no label."""
+    shares = pd.crosstab(answers["source_label"], answers["predicted"], normalize="index")
+    return shares.reindex(columns=[*labels, ""], fill_value=0.0).reindex(list(labels)).to_numpy(float)
+
+
+def calibration(answers: pd.DataFrame, what: str) -> Rows:
     """Yield the expected calibration error, the mean distance between confidence and accuracy in 15 bins of equal width
     (Naeini et al. 2015), and the bins.
     """
-    own = answers.where(answers.known & np.isin(answers.source, both))
-    sure, right = own.frame["confidence"].to_numpy(float), ~own.wrong
+    sure = answers["confidence"].to_numpy(float)
     place = np.minimum((sure * 15).astype(int), 14)
     images = np.bincount(place, minlength=15)
-    sums, hits = np.bincount(place, sure, 15), np.bincount(place, right.astype(float), 15)
-    error = float(np.abs(sums - hits).sum() / len(own)) if len(own) else None
-    yield f"calibration: expected error, {what}", figure(error)
-    for at in range(15):
-        mean, share = (float(one[at] / images[at]) if images[at] else None for one in (sums, hits))
-        yield f"calibration: accuracy in bin {at + 1}, {what}", figure(share, n=int(images[at]))
-        yield f"calibration: confidence in bin {at + 1}, {what}", figure(mean, n=int(images[at]))
+    sums, hits = np.bincount(place, sure, 15), np.bincount(place, ~answers["wrong"], 15)
+    yield f"calibration: expected error, {what}", figure(ratio(np.abs(sums - hits).sum(), len(answers)))
+    for at, n in enumerate(images):
+        yield f"calibration: accuracy in bin {at + 1}, {what}", figure(ratio(hits[at], n), n=n)
+        yield f"calibration: confidence in bin {at + 1}, {what}", figure(ratio(sums[at], n), n=n)
 
 
 def edit_tables(
@@ -445,153 +391,115 @@ def edit_tables(
     reconstruction of the source, or from the original if no test case has a reconstruction. P values are corrected over
     the rows of a table.
     """
-    at = {image: place for place, image in enumerate(cases["image"])}
-    tables: dict[str, list[tuple[int, str]]] = {
-        name: [(at[image], value) for image, value in zip(edits["image"], edits[column], strict=True) if value]
-        for name, column in (("edit type", "edit_type"), ("keyword", "keyword"), ("alternative", "alternative"))
-    }
+    at = edits["image"].map({image: place for place, image in enumerate(cases["image"])})
+    tables: dict[str, tuple[Any, Any]] = {}
+    for name in ("edit type", "keyword", "alternative"):
+        tables[name] = (at, edits[name.replace(" ", "_")])
     what = "the share of right pixels"
     if labels is not None:
-        tables["class"] = [(place, label) for place, label in enumerate(cases["label"]) if label in labels]
+        tables["class"] = (range(len(cases)), cases["label"].where(cases["label"].isin(labels), ""))
         what = "the probability of the true class"
-    source = cases["source"].to_numpy(np.int64)
-    for name, pairs in tables.items():
-        sizes = Counter(value for _, value in pairs)
+    for name, (place, value) in tables.items():
+        rows = pd.DataFrame({"case": place, "value": value}).astype({"case": int})
+        rows = rows[rows["value"] != ""]
+        sizes = rows["value"].value_counts()
         if len(sizes) > MOST_ROWS:
-            pairs = [(place, value) for place, value in pairs if sizes[value] >= FEWEST_CASES]
-        pairs = [(place, value) for place, value in dict.fromkeys(pairs) if math.isfinite(change[place])]
-        if not pairs:
+            rows = rows[rows["value"].map(sizes) >= FEWEST_CASES]
+        rows = rows.drop_duplicates()
+        rows = rows[np.isfinite(change[rows["case"]])]
+        if not len(rows):
             continue
-        values = sorted({value for _, value in pairs})
-        rows = pd.DataFrame(pairs, columns=["case", "value"])
-        rows["change"], rows["newly"] = change[rows["case"]], newly_wrong[rows["case"]].astype(float)
-        rows["source"], rows["group"] = source[rows["case"]], rows["value"].map(values.index)
-        cells = rows.groupby(["group", "source"]).agg(
-            change=("change", "sum"), newly=("newly", "sum"), size=("case", "size")
+        case = rows["case"].to_numpy()
+        rows = rows.assign(change=change[case], newly=newly_wrong[case], source=cases["source"].to_numpy()[case])
+        cells = rows.groupby(["value", "source"]).agg(
+            change=("change", "mean"), newly=("newly", "sum"), size=("case", "size")
         )
-        group = cells.index.get_level_values(0).to_numpy(np.int64)
-        size = cells["size"].to_numpy(float)
-        weights = size if weighing == "case" else np.ones(len(size))
-        n = rows.groupby("group")["case"].size().to_numpy()
-        means, p_values = means_of_groups(cells["change"].to_numpy() / size, weights, group, len(values), n, -1.0)
-        p_values[n < FEWEST_CASES] = np.nan
-        corrected = holm(p_values)
-        newly = cells["newly"].to_numpy()
+        values, group = cells.index.levels[0], cells.index.codes[0]
+        size, newly = cells["size"].to_numpy(float), cells["newly"].to_numpy(float)
+        n = np.bincount(group, size).astype(int)
+        weights = weights_of(size, weighing)
+        means, p_values = means_of_groups(cells["change"].to_numpy(float), weights, group, n, -1.0)
+        corrected = holm(np.where(n < FEWEST_CASES, np.nan, p_values))
         share = np.bincount(group, weights * newly / size) / np.bincount(group, weights)
         number = np.bincount(group, newly)
-        for place, value in enumerate(values):
-            few = n[place] < FEWEST_CASES
-            beside = {"n": means[place]["n"], "sources": means[place]["sources"]}
-            whole = figure(**beside) if few else means[place]
-            yield f"{name}: {value}: change of {what}", whole
-            yield f"{name}: {value}: newly wrong", figure(None if few else float(share[place]), **beside)
-            yield f"{name}: {value}: newly wrong test cases", figure(int(number[place]), **beside)
-            yield f"{name}: {value}: p value, corrected", figure(_number(corrected[place]), **beside)
-
-
-def mean_by(keys: Sequence[Any], values: Array) -> dict[Any, float]:
-    """Return the mean of the known values of each key."""
-    known = np.isfinite(values)
-    frame = pd.DataFrame({"key": pd.Series(keys, dtype=object)[known], "value": values[known]})
-    return frame.groupby("key", sort=False)["value"].mean().to_dict()
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+        for row, value in enumerate(values):
+            few, beside = n[row] < FEWEST_CASES, {"n": n[row], "sources": means[row]["sources"]}
+            yield f"{name}: {value}: change of {what}", figure(**beside) if few else means[row]
+            yield f"{name}: {value}: newly wrong", figure(None if few else share[row], **beside)
+            yield f"{name}: {value}: newly wrong test cases", figure(number[row], **beside)
+            yield f"{name}: {value}: p value, corrected", figure(corrected[row], **beside)
 
 
 # A segmenter
+#
+# Pixels are rows of images that a segmenter has read. `counts` are numbers of pixels by true and predicted class,
+# (classes, classes + 1). The last column is for predictions of no class of the masks.
 
 LOST = 0.15
 """IoU from which a class is found, and fall of the IoU by which it is lost."""
 
 
-class Pixels:
-    """Pixels of some images by true and predicted class, (images, classes, classes + 1). The last column is for
-    predictions of no class of the masks.
-    """
+def counts_of(pixels: pd.DataFrame, classes: int) -> Array:
+    """Return the numbers of pixels, (images, classes, classes + 1)."""
+    return np.array(pixels["counts"].tolist(), float).reshape(len(pixels), classes, classes + 1)
 
-    def __init__(self, frame: pd.DataFrame, classes: int) -> None:
-        self.frame = frame
-        self.source = frame["source"].to_numpy(np.int64)
-        self.way = frame["control_set"].to_numpy(np.int64)
-        self.counts = np.array(frame["counts"].tolist(), float).reshape(len(frame), classes, classes + 1)
-        self.classes = classes
 
-    def where(self, chosen: Any) -> Pixels:
-        return Pixels(self.frame[np.asarray(chosen, bool)], self.classes)
+def overlaps(counts: Array) -> Array:
+    """Return intersections, then unions, of mask and prediction for each class: (images, 2 x classes)."""
+    hit = np.diagonal(counts, axis1=1, axis2=2)
+    return np.concatenate([hit, counts.sum(axis=2) + counts.sum(axis=1)[:, :-1] - hit], axis=1)
 
-    def __len__(self) -> int:
-        return len(self.source)
 
-    @property
-    def overlaps(self) -> Array:
-        """Intersections, then unions, of mask and prediction for each class: (images, 2 x classes)."""
-        hit = np.diagonal(self.counts, axis1=1, axis2=2)
-        return np.concatenate([hit, self.counts.sum(axis=2) + self.counts.sum(axis=1)[:, :-1] - hit], axis=1)
-
-    @property
-    def right_share(self) -> Array:
-        """Share of right pixels of each image; NaN if no pixel counts."""
-        return ratio(np.diagonal(self.counts, axis1=1, axis2=2).sum(axis=1), self.counts.sum(axis=(1, 2)))
-
-    def ious(self, groups: Sequence[Sequence[int]]) -> Array:
-        """Return the IoU of classes that consist of `groups`, image by image; NaN where the mask lacks the class."""
-        found = np.full((len(self), len(groups)), np.nan)
-        for at, own in enumerate(groups):
-            here = self.counts[:, own].sum(axis=(1, 2))
-            hit = self.counts[:, own][:, :, own].sum(axis=(1, 2))
-            both = here + self.counts[:, :, own].sum(axis=(1, 2)) - hit
-            found[:, at] = np.where(here > 0, ratio(hit, both), np.nan)
-        return found
+def ious(counts: Array, groups: Sequence[Sequence[int]]) -> Array:
+    """Return the IoU of classes that consist of `groups`, image by image; NaN where the mask lacks the class."""
+    found = np.full((len(counts), len(groups)), np.nan)
+    for at, own in enumerate(groups):
+        here = counts[:, own].sum(axis=(1, 2))
+        hit = counts[:, own][:, :, own].sum(axis=(1, 2))
+        both = here + counts[:, :, own].sum(axis=(1, 2)) - hit
+        found[:, at] = np.where(here > 0, ratio(hit, both), np.nan)
+    return found
 
 
 def mean_iou(overlaps: Array) -> Array:
     """Return the mean IoU over the classes that are there, from intersections and unions."""
     hit, union = np.split(overlaps, 2, axis=-1)
-    each = np.divide(hit, union, out=np.zeros_like(union), where=union > 0)
-    return ratio(each.sum(axis=-1), (union > 0).sum(axis=-1))
+    return ratio(np.nan_to_num(ratio(hit, union)).sum(axis=-1), (union > 0).sum(axis=-1))
 
 
-def pixel_figures(
-    first: Pixels, cases: Pixels, control: Pixels | None, holds: Array, weighing: str, mixed: bool, names: Sequence[str]
-) -> Rows:
+def pixel_figures(pixels: Sequence[pd.DataFrame], weighing: str, mixed: bool, names: Sequence[str]) -> Rows:
     """Yield mIoU and IoU from one matrix of all pixels, in which each source weighs the same, or each test case. An
     unseen source finds all or nothing of each class; its area is that of the source of a typical pixel.
     """
-    both = np.intersect1d(first.source, cases.source)
-    holds = holds[np.isin(cases.source, both)]
-    first, cases = (one.where(np.isin(one.source, both)) for one in (first, cases))
-    control = control.where(np.isin(control.source, both)) if control is not None else None
-    has_own, weight = None, None
-    if control is not None and mixed:
-        has_own, weight = matched_controls(cases.source, cases.way, control.source, control.way)
-        control, weight = control.where(weight > 0), weight[weight > 0]
-    sets = {"original": first, "generated": cases, "kept": cases.where(holds)}
-    if control is not None and len(control):
+    both = np.intersect1d(pixels[0]["source"], pixels[1]["source"])
+    first, cases, control = (one[one["source"].isin(both)] for one in pixels)
+    has_own, weight = cases["source"].isin(control["source"]).to_numpy(), np.ones(len(control))
+    if mixed:
+        has_own, weight = matched_controls(cases, control)
+        control, weight = control[weight > 0], weight[weight > 0]
+    sets = {"original": first, "generated": cases, "kept": cases[cases["mask_holds"].astype(bool)]}
+    if len(control):
         sets["control"] = control
-        sets["original beside"] = first.where(np.isin(first.source, control.source))
-        sets["generated beside"] = cases.where(np.isin(cases.source, control.source) if has_own is None else has_own)
-        if len(sets["original beside"]) == len(first) and len(sets["generated beside"]) == len(cases):
-            del sets["original beside"], sets["generated beside"]  # they equal the full sets
-    cases_of = np.bincount(cases.source, minlength=int(both.max(initial=-1)) + 1)
+        beside = first[first["source"].isin(control["source"])], cases[has_own]
+        if len(beside[0]) < len(first) or len(beside[1]) < len(cases):  # else they equal the full sets
+            sets["original beside"], sets["generated beside"] = beside
+    cases_of = np.bincount(cases["source"], minlength=int(both.max(initial=-1)) + 1).astype(float)
 
     def weights(name: str) -> Array:
-        source = sets[name].source
-        alike = np.bincount(source, minlength=len(cases_of))[source].astype(float)
-        if name == "control" and weight is not None:
-            alike = np.bincount(source, weight)[source] / weight
+        source = sets[name]["source"].to_numpy()
+        own = weight if name == "control" else np.ones(len(source))
+        alike = np.bincount(source, own)[source] / own if len(source) else own
         if weighing == "source":
             return 1 / alike
         return np.ones(len(source)) if name == "kept" else cases_of[source] / alike
 
-    of_source = cases_of[both].astype(float) if weighing == "case" else np.ones(len(both))
+    of_source, width = weights_of(cases_of[both], weighing), 2 * len(names)
     sums = []
     for name, one in sets.items():
-        total = np.zeros((len(both), 2 * one.classes))
-        np.add.at(total, np.searchsorted(both, one.source), weights(name)[:, None] * one.overlaps)
+        total = np.zeros((len(both), width))
+        place = np.searchsorted(both, one["source"])
+        np.add.at(total, place, weights(name)[:, None] * overlaps(counts_of(one, len(names))))
         sums.append(total)
-    width = 2 * len(names)
     area = np.concatenate([np.nan_to_num(ratio((one**2 / of_source[:, None]).sum(0), one.sum(0))) for one in sums])
     is_union = np.tile(np.arange(width) >= len(names), len(sets))
     best = np.where(is_union, area, np.roll(area, -len(names)))
@@ -602,18 +510,19 @@ def pixel_figures(
         best=best,
         together=np.repeat(np.arange(len(sets)), width),
     )
-    place = {name: at * width for at, name in enumerate(sets)}
+    begins = {name: at * width for at, name in enumerate(sets)}
 
-    def miou(name: str) -> Callable[[Array], Array]:
-        return lambda m: mean_iou(m[..., place[name] : place[name] + width])
+    def miou(m: Array, name: str) -> Array:
+        return mean_iou(m[..., begins[name] : begins[name] + width])
 
     def of(name: str, less: str = "") -> Record:
         if "control" not in sets and (name == "control" or name.endswith(" beside")):
             return figure(n=0, sources=0)
         name = name if name in sets else name.removesuffix(" beside")
-        one, two = miou(name), miou(less) if less else None
-        statistic = (lambda m: one(m) - two(m)) if two is not None else one
-        return means.figure(statistic, len(sets[name]), len(np.unique(sets[name].source)))
+        own = sets[name]
+        return means.figure(
+            lambda m: miou(m, name) - (miou(m, less) if less else 0.0), len(own), own["source"].nunique()
+        )
 
     yield "all: mIoU on originals", of("original")
     yield "all: mIoU on generated images", of("generated")
@@ -624,25 +533,20 @@ def pixel_figures(
     yield "all: generated less reconstructed", of("generated beside", "control")
     yield "all: mIoU on generated images whose mask holds", of("kept")
 
-    matrices = {name: np.tensordot(weights(name), sets[name].counts, 1) for name in sets}
-    none = np.full((len(names), len(names) + 1), np.nan)
-    before, after, drawn = (matrices.get(name, none) for name in ("original", "generated", "control"))
-    n = {"n": len(cases), "sources": len(both)}
-    for at, name in enumerate(names):
-        for what, matrix in (("originals", before), ("generated images", after), ("reconstructions", drawn)):
-            hit = matrix[at, at]
-            value = float(ratio(hit, matrix[at].sum() + matrix[:, at].sum() - hit))
-            yield f"classes: {name}: IoU on {what}", figure(_number(value), **n)
-        for what, matrix in (("originals", before), ("generated images", after)):
-            value = float(ratio(matrix[at, at], matrix[at].sum()))
-            yield f"classes: {name}: pixel accuracy on {what}", figure(_number(value), **n)
-    shares = [ratio(matrix, matrix.sum(axis=1, keepdims=True)) for matrix in (before, after)]
-    for at, name in enumerate(names):
-        for to, answer in enumerate([*names, NO_LABEL]):
-            if shares[0][at, to] > 0 or shares[1][at, to] > 0:
-                pair = f"confusion: {name} taken for {answer}"
-                yield f"{pair}, originals", figure(_number(shares[0][at, to]))
-                yield f"{pair}, generated images", figure(_number(shares[1][at, to]))
+    shares = []
+    for what, name in (("originals", "original"), ("generated images", "generated"), ("reconstructions", "control")):
+        matrix = np.full((len(names), len(names) + 1), np.nan)
+        if name in sets:
+            matrix = np.tensordot(weights(name), counts_of(sets[name], len(names)), 1)
+        hit, there = np.diagonal(matrix), matrix.sum(axis=1)
+        values = {"IoU": ratio(hit, there + matrix.sum(axis=0)[:-1] - hit), "pixel accuracy": ratio(hit, there)}
+        if name == "control":
+            del values["pixel accuracy"]
+        for kind, of_class in values.items():
+            for label, value in zip(names, of_class, strict=True):
+                yield f"classes: {label}: {kind} on {what}", figure(value, n=len(cases), sources=len(both))
+        shares.append(ratio(matrix, there[:, None]))
+    yield from confusion(names, *shares[:2])
 
 
 LOSS_NAMES = {
@@ -684,28 +588,21 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
     chains = int(np.clip(40_000 // max(len(images), 1), 10, 40))
     states = 3 if votes_of_an_image >= 3 else 2
 
-    def counts(rows: pd.DataFrame, place: Any, height: int) -> Array:
-        found = np.zeros((height, workers))
-        np.add.at(found, (np.asarray(place, np.int64), rows["worker"].to_numpy(np.int64)), 1.0)
-        return found
+    (no, yes), (bad, good) = np.zeros((2, len(images), workers)), np.zeros((2, 2, workers))
+    for given, votes in ((yes, own[own["valid"]]), (no, own[~own["valid"]])):
+        np.add.at(given, (np.searchsorted(images, votes["image"]), votes["worker"]), 1.0)
+    is_right = control["valid"] == control["known"]
+    for given, votes in ((good, control[is_right]), (bad, control[~is_right])):
+        np.add.at(given, (votes["known"], votes["worker"]), 1.0)
 
-    yes, no = (
-        counts(rows, np.searchsorted(images, rows["image"]), len(images))
-        for rows in (own[own["valid"]], own[~own["valid"]])
-    )
-    is_right = control["valid"] == (control["known"] == 1)
-    good, bad = (counts(rows, rows["known"], 2) for rows in (control[is_right], control[~is_right]))
-
-    voted = (yes + no).sum(axis=1)
-    begin = np.divide(yes.sum(axis=1), voted, out=np.full(len(images), 0.5), where=voted > 0)
+    begin = np.nan_to_num(ratio(yes.sum(axis=1), (yes + no).sum(axis=1)), nan=0.5)
     now = (chance.random((chains, len(images))) < begin).astype(np.int8)
     now[:, fixed >= 0] = fixed[fixed >= 0]
     of_pool = (pool[:, None] == np.arange(int(pool.max(initial=0)) + 1)).astype(float)
     middle, alike = np.full((chains, 2), 0.8), np.full((chains, 2), 3.0)
     right = np.full((chains, 2, workers), 0.8)
     prior = np.array([0.5, 0.5, 0.1])[:states, None, None]
-    grid = np.meshgrid(np.linspace(0.525, 0.995, 20), [1.0, 4.0, 20.0, 100.0], indexing="ij")
-    grid_mean, grid_size = (one.ravel() for one in grid)
+    grid_mean, grid_size = np.array([*product(np.linspace(0.525, 0.995, 20), [1.0, 4.0, 20.0, 100.0])]).T
     grid_a, grid_b = grid_mean * grid_size, (1 - grid_mean) * grid_size
     log_grid = special.gammaln(grid_size) - special.gammaln(grid_a) - special.gammaln(grid_b)
     kept = []
@@ -755,10 +652,8 @@ def looks_random(images: Array, judged: Array) -> bool:
     samples = np.random.default_rng(0).multivariate_hypergeometric(images, int(judged.sum()), 2000, "marginals")
     samples = np.vstack([judged, samples])
     expected = images * judged.sum() / images.sum()
-    for far in (((samples - expected) ** 2 / expected).sum(axis=1), (samples == 0) @ images):
-        if (far >= far[0] * (1 - 1e-9)).mean() < 0.005:
-            return False
-    return True
+    distances = ((samples - expected) ** 2 / expected).sum(axis=1), (samples == 0) @ images
+    return all((far >= far[0] * (1 - 1e-9)).mean() >= 0.005 for far in distances)
 
 
 def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
@@ -789,153 +684,131 @@ def contradiction(judged: pd.DataFrame) -> bool:
     """Return True if two studies cannot both be true: with the error e of the one and at most a share v of wrong images
     valid by the other, at most 1 - e (1 - v) of all images are valid, but the one found more (chance below 1 in 1,000).
     """
-    if len(set(judged["study"]) - {-1}) < 2:
-        return False
     decided = judged[judged["decided"]]
-    for one, own in decided.groupby("study"):
-        for other, rest in decided[decided["wrong"]].groupby("study"):
-            if one == other:
-                continue
-            test = stats.binomtest(int(rest["valid"].sum()), len(rest))
-            most = 1 - own["wrong"].mean() * (1 - test.proportion_ci(1 - 2 * 0.001).high)
-            if stats.binom.sf(int(own["valid"].sum()) - 1, len(own), most) < 0.001:
-                return True
+    for (one, own), (other, rest) in product(decided.groupby("study"), decided[decided["wrong"]].groupby("study")):
+        test = stats.binomtest(int(rest["valid"].sum()), len(rest))
+        most = 1 - own["wrong"].mean() * (1 - test.proportion_ci(1 - 2 * 0.001).high)
+        if one != other and stats.binom.sf(own["valid"].sum() - 1, len(own), most) < 0.001:
+            return True
     return False
 
 
-def validity(judged: pd.DataFrame, ballots: pd.DataFrame, strata: int, weighing: str, has_score: bool) -> Rows:
-    """Yield the figures on wrong images that people found valid, by strata (law of total probability), with an interval
-    from 4,000 draws (seed 0): sources get random weights, one unseen source is added, and the states of the judged
-    images are drawn (`worker_states`). Where nothing is known, the lower end takes images for invalid, the upper for
-    valid. With a score of each image, the votes correct it (prediction-powered inference, Angelopoulos et al. 2023).
-    """
-    wrong, decided = judged["wrong"].to_numpy(bool), judged["decided"].to_numpy(bool)
-    valid = judged["valid"].to_numpy(bool)
-    without = judged["undecided"].to_numpy(bool) & ~decided
-    outside = judged["outside"].to_numpy(bool)
-    voted = (decided | without) & ~outside
-    score = judged["score"].to_numpy(float) if has_score else np.zeros(len(judged))
-
-    # The weight of each image: its share of the weight of its source, which is 1 on average.
-    sources, source, sizes = np.unique(judged["source"], return_inverse=True, return_counts=True)
-    of_source = sizes / sizes.mean() if weighing == "case" else np.ones(len(sizes))
-    weight = (of_source / sizes)[source]
-
-    # Cells (a stratum; wrong or right) and pools of cells with one share of valid images.
-    cell, cells = 2 * judged["stratum"].to_numpy(np.int64) + wrong, 2 * strata
-    images, asked_of = np.bincount(cell[~outside], minlength=cells), np.bincount(cell[voted], minlength=cells)
-    pool, raised, is_wrong = np.full(cells, -1), np.ones(cells), list[bool]()
+def pools_of_cells(images: Array, judged: Array) -> tuple[Array, Array, Array]:
+    """Return pool and raised weight of each cell (right and wrong in turns), and which pools are of wrong images."""
+    pool, raised, is_wrong = np.full(len(images), -1), np.ones(len(images)), list[bool]()
     for kind in (True, False):
-        own = np.arange(int(kind), cells, 2)
-        number, raised[own] = pools_of(images[own], asked_of[own])
+        own = np.arange(int(kind), len(images), 2)
+        number, raised[own] = pools_of(images[own], judged[own])
         pool[own] = np.where(number >= 0, number + len(is_wrong), -1)
         is_wrong += [kind] * (int(number.max(initial=-1)) + 1)
-    of_wrong, pools = np.array(is_wrong, bool), len(is_wrong)
-    if outside.any():
-        cell = cell + cells * outside
-        pool, raised = np.append(pool, np.full(cells, -1)), np.append(raised, np.ones(cells))
-        images = np.bincount(cell, minlength=2 * cells)
-    unknown = (pool < 0) & (images > 0)
-    asked = np.flatnonzero(voted & (pool[cell] >= 0))
-    asked_pool = pool[cell[asked]]
-    asked_weight = weight[asked] * raised[cell[asked]]
+    return pool, raised, np.array(is_wrong, bool)
 
-    # A row for each source: weight in each pool, of unknown wrong and right images, scores in each pool, its weight.
-    column = np.where(pool[cell] >= 0, pool[cell], pools + np.where(wrong, 0, 1))
 
-    def by_source(weights: Array) -> Array:
-        place = source * (pools + 2) + column
-        return np.bincount(place, weights, len(sources) * (pools + 2)).reshape(len(sources), pools + 2)
+@dataclass
+class JudgedImages:
+    """Images that people judged, by pools of images with one share of valid ones."""
 
-    masses = np.column_stack([by_source(weight), by_source(weight * score)[:, :pools], of_source])
-    mass = masses.sum(axis=0) / len(sources)
+    place: Array
+    """Row of each image among all test cases."""
+    pool: Array
+    weight: Array
+    source: Array
+    score: Array
+    pool_is_wrong: Array
+    """True for each pool of images that the model gets wrong."""
 
-    def by_pool(values: Array) -> Array:
-        return np.bincount(asked_pool, values, pools).astype(float)
+    @property
+    def is_wrong(self) -> Array:
+        return self.pool_is_wrong[self.pool]
 
-    # The chance that each judged image is valid.
-    counts = Counter(ballots["image"][ballots["known"] < 0])
-    votes_of_an_image = float(np.median(list(counts.values()))) if counts else 0.0
-    consensus = np.where(valid, VALID, np.where(decided, INVALID, HARD))[asked]
-    if (ballots["known"] >= 0).any() or votes_of_an_image >= 3:
-        settled = ~np.isin(asked, ballots["image"]) | judged["adjudicated"].to_numpy(bool)[asked]
+    @property
+    def in_pool(self) -> Array:
+        return (self.pool[:, None] == np.arange(len(self.pool_is_wrong))).astype(float)
+
+    def shares(self, values: Array) -> Array:
+        """Return the weighted mean of each pool."""
+        return ratio((values * self.weight) @ self.in_pool, self.weight @ self.in_pool)
+
+
+def states_of(judged: pd.DataFrame, ballots: pd.DataFrame, images: JudgedImages) -> tuple[Array, Array]:
+    """Return draws of the state of each judged image, (draws, images), and the chance that it is valid. Without control
+    items and with fewer than 3 votes on an image, the consensus is the state.
+    """
+    valid, decided = judged["valid"].to_numpy(bool), judged["decided"].to_numpy(bool)
+    consensus = np.where(valid, VALID, np.where(decided, INVALID, HARD))[images.place]
+    votes = ballots["image"][ballots["known"] < 0].value_counts().median() if (ballots["known"] < 0).any() else 0.0
+    if (ballots["known"] >= 0).any() or votes >= 3:
+        settled = ~np.isin(images.place, ballots["image"]) | judged["adjudicated"].to_numpy(bool)[images.place]
         fixed = np.where(settled, consensus, -1)
-        states = worker_states(ballots, asked, asked_pool, fixed, votes_of_an_image)
+        states = worker_states(ballots, images.place, images.pool, fixed, votes)
     else:
         states = consensus[None].astype(np.int8)
     is_valid, is_hard = (states == VALID).mean(axis=0), (states == HARD).mean(axis=0)
-    if len(states) > 1:
-        chance_valid = is_valid + is_hard / 2
-    else:
-        known = by_pool((1 - is_hard) * asked_weight)
-        share = np.where(known > 0, by_pool(is_valid * asked_weight) / np.maximum(known, 1e-300), 0.5)
-        chance_valid = is_valid + is_hard * share[asked_pool]
-    share_valid = ratio(by_pool(chance_valid * asked_weight), by_pool(asked_weight))
+    share = np.full(len(images.pool_is_wrong), 0.5)
+    if len(states) == 1:
+        known = ((1 - is_hard) * images.weight) @ images.in_pool
+        share = np.nan_to_num(ratio((is_valid * images.weight) @ images.in_pool, known), nan=0.5)
+    return states, is_valid + is_hard * share[images.pool]
 
-    # The figures.
-    wrong_share = float(mass[:pools][of_wrong].sum() + mass[pools])
-    value = float((mass[:pools] * share_valid)[of_wrong].sum())
-    both = mass[:pools] * share_valid
-    among_valid = float(ratio(both[of_wrong].sum(), both.sum()))
-    own_asked = of_wrong[asked_pool]
-    times_valid = wrong_share * float(chance_valid[own_asked].mean()) if own_asked.any() else math.nan
-    bounds = []
-    for end in (0.0, 1.0):
-        share = ratio(by_pool(np.where(without[asked], end, chance_valid) * asked_weight), by_pool(asked_weight))
-        bounds.append(float((mass[:pools] * share)[of_wrong].sum()) + end * float(mass[pools]))
 
-    # The weight of the score that makes the interval shortest (PPI++): covariance with the votes over variance.
-    score_weight = None
-    if has_score and own_asked.sum() >= 50:
-        above = below = 0.0
-        all_of_pool = np.bincount(pool[cell][pool[cell] >= 0], minlength=pools)
-        for one in np.flatnonzero(of_wrong):
-            own = asked_pool == one
-            if own.sum() < 2:
-                continue
-            spread = np.cov(score[asked[own]], chance_valid[own], aweights=asked_weight[own])
+def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, sizes: Array) -> float | None:
+    """Return the weight of the score that makes the interval shortest (PPI++): covariance with the votes over variance,
+    from 0 to 1. None for fewer than 50 judged images that the model gets wrong. `sizes` are the numbers of images of
+    the pools.
+    """
+    if images.is_wrong.sum() < 50:
+        return None
+    above = below = 0.0
+    for one in np.flatnonzero(images.pool_is_wrong):
+        own = images.pool == one
+        if own.sum() > 1:
+            spread = np.cov(images.score[own], chance_valid[own], aweights=images.weight[own])
             above += mass[one] ** 2 / own.sum() * spread[0, 1]
-            below += mass[one] ** 2 / own.sum() * spread[0, 0] * (1 + own.sum() / all_of_pool[one])
-        score_weight = float(np.clip(above / below, 0.0, 1.0)) if below > 0 else 0.0
-    judged_score = ratio(by_pool(score[asked] * asked_weight), by_pool(asked_weight))
-    correction = (score_weight or 0.0) * (mass[pools + 2 : -1] - mass[:pools] * judged_score)
-    with_score = float(np.clip(value + correction[of_wrong].sum(), 0.0, wrong_share))
+            below += mass[one] ** 2 / own.sum() * spread[0, 0] * (1 + own.sum() / sizes[one])
+    return float(np.clip(above / below, 0.0, 1.0)) if below > 0 else 0.0
 
-    # The draws.
-    chance = np.random.default_rng(0)
-    own_sources, place = np.unique(source[asked], return_inverse=True)
+
+def drawn_shares(
+    images: JudgedImages, states: Array, masses: Array, typical: float, score_weight: float
+) -> tuple[Array, ...]:
+    """Return 4,000 draws (seed 0) of shares of images: wrong and valid, with the score, times the share judged valid,
+    and errors among valid images. Of each but the third there are two, as what is not known is invalid, or valid.
+
+    `masses` has a row for each source: its weight in each pool, of unknown wrong and unknown right images, its scores
+    in each pool, and its weight. The unseen source weighs `typical`.
+    """
+    of_wrong, in_pool, mass = images.pool_is_wrong, images.in_pool, masses.mean(axis=0)
+    pools, chance = len(of_wrong), np.random.default_rng(0)
+    own_sources, place = np.unique(images.source, return_inverse=True)
     own_mass = masses[own_sources]
     others = in_groups(np.delete(masses, own_sources, axis=0), chance)
     others = random_weights()[:, : len(others)] @ others
-    in_pool = (asked_pool[:, None] == np.arange(pools)).astype(float)
-    judged_sources = np.array([len(np.unique(place[asked_pool == one])) for one in range(pools)])
-    one_more = ratio(np.bincount(asked_pool, asked_weight, pools), judged_sources)
-    wrong_places = place[own_asked]
+    judged_sources = np.array([len(np.unique(place[images.pool == one])) for one in range(pools)])
+    one_more = ratio(images.weight @ in_pool, judged_sources)
+    wrong_places = place[images.is_wrong]
     plain_more = len(wrong_places) / max(len(np.unique(wrong_places)), 1)
-    typical = (of_source**2).sum() / of_source.sum()
+    # One unseen source: all its images are right, or all are wrong.
+    unseen = []
+    for kind in (False, True):
+        part = np.where(np.append(of_wrong, [True, False]) == kind, mass[: pools + 2], 0.0)
+        if not part.any():
+            part[pools if kind else pools + 1] = 1.0
+        part /= part.sum()
+        unseen.append([*part, *(part[:pools] * np.nan_to_num(ratio(mass[pools + 2 : -1], mass[:pools]))), 1.0])
     drawn = []
     for begin in range(0, DRAWS, 100):
         weights = chance.standard_exponential((100, len(own_sources)))
         sums = others[begin : begin + 100] + weights @ own_mass
-        sums, total = sums[:, :-1], sums[:, -1]
-        # One unseen source: all its images are wrong, or all are right.
         more = chance.standard_exponential(100) * typical
-        total = total + more
-        unseen_wrong = chance.random(100) < 0.5
-        for kind in (True, False):
-            known = np.where(np.append(of_wrong, [True, False]) == kind, mass[: pools + 2], 0.0)
-            if not known.any():
-                known[pools if kind else pools + 1] = 1.0
-            added = np.where(unseen_wrong == kind, more, 0.0)[:, None] * (known / known.sum())
-            sums[:, : pools + 2] += added
-            sums[:, pools + 2 :] += added[:, :pools] * np.nan_to_num(ratio(mass[pools + 2 : -1], mass[:pools]))
-        shares = sums / total[:, None]
+        sums += more[:, None] * np.array(unseen)[(chance.random(100) < 0.5).astype(int)]
+        shares = sums[:, :-1] / sums[:, -1:]
         mass_of, nothing_known, scored = shares[:, :pools], shares[:, pools : pools + 2], shares[:, pools + 2 :]
         state = states[np.arange(begin, begin + 100) % len(states)]
-        votes = weights[:, place] * asked_weight
+        votes = weights[:, place] * images.weight
         size = votes @ in_pool
-        sure, open_ones = (votes * (state == VALID)) @ in_pool, (votes * (state == HARD)) @ in_pool
-        good, size_of = np.stack([sure, sure + open_ones]), np.stack([size, size])
+        of_judged = ratio((votes * images.score) @ in_pool, size)
+        # What is not known is invalid, then valid.
+        good = np.stack([(votes * (state == VALID)) @ in_pool, (votes * (state != INVALID)) @ in_pool])
         for kind in (True, False):
             own = np.flatnonzero(of_wrong == kind)
             if not len(own):
@@ -948,71 +821,114 @@ def validity(judged: pd.DataFrame, ballots: pd.DataFrame, strata: int, weighing:
                     continue
                 often = np.full((2, 100, 1), 0.5)
                 if not is_first:
-                    often = (ratio(good[:, :, own], size_of[:, :, own]) @ part)[:, :, None]
+                    often = (ratio(good[:, :, own], size[:, own]) @ part)[:, :, None]
                 added = chance.gamma(np.maximum(amount, 1e-9), size=(100, len(own))) * one_more[own]
                 luck = chance.random((100, 1 if is_first else len(own)))
                 good[:, :, own] += added * (luck < often)
-                size_of[:, :, own] += added
-        low, high = ratio(good, size_of)
-        both_low = (mass_of * low)[:, of_wrong].sum(axis=1)
-        both_high = (mass_of * high)[:, of_wrong].sum(axis=1) + nothing_known[:, 0]
-        right_low = (mass_of * low)[:, ~of_wrong].sum(axis=1)
-        right_high = (mass_of * high)[:, ~of_wrong].sum(axis=1) + nothing_known[:, 1]
+                size[:, own] += added
+        valid = mass_of * ratio(good, size)
+        faults, rest = valid[..., of_wrong].sum(axis=-1), valid[..., ~of_wrong].sum(axis=-1)
+        faults[1] += nothing_known[:, 0]
+        rest[1] += nothing_known[:, 1]
         wrong_of = mass_of[:, of_wrong].sum(axis=1) + nothing_known[:, 0]
-        of_judged = ratio((votes * score[asked]) @ in_pool, size)
-        mend = (score_weight or 0.0) * np.nan_to_num(scored - mass_of * of_judged)[:, of_wrong].sum(axis=1)
-        plain = weights[:, place] * own_asked
+        mend = score_weight * np.nan_to_num(scored - mass_of * of_judged)[:, of_wrong].sum(axis=1)
+        plain = weights[:, place] * images.is_wrong
         more_judged = chance.standard_exponential(100) * plain_more
         times = ratio(
             (plain * (state == VALID)).sum(axis=1) + more_judged * (chance.random(100) < 0.5),
             (plain * (state != HARD)).sum(axis=1) + more_judged,
         )
-        drawn.append(
-            [
-                both_low,
-                both_high,
-                np.clip(both_low + mend, 0.0, wrong_of),
-                np.clip(both_high + mend, 0.0, wrong_of),
-                wrong_of * times,
-                ratio(both_low, both_low + right_high),
-                ratio(both_high, both_high + right_low),
-            ]
-        )
-    low, high, mended_low, mended_high, times, among_low, among_high = np.concatenate(drawn, axis=1)
+        mended, among = np.clip(faults + mend, 0.0, wrong_of), ratio(faults, faults + rest[::-1])
+        drawn.append([*faults, *mended, wrong_of * times, *among])
+    return tuple(np.concatenate(drawn, axis=1))
 
-    n, of = len(judged), len(sources)
+
+def validity(judged: pd.DataFrame, ballots: pd.DataFrame, strata: int, weighing: str, has_score: bool) -> Rows:
+    """Yield the figures on wrong images that people found valid, by strata (law of total probability), with an interval
+    from 4,000 draws (seed 0): sources get random weights, one unseen source is added, and the states of the judged
+    images are drawn (`worker_states`). Where nothing is known, the lower end takes images for invalid, the upper for
+    valid. With a score of each image, the votes correct it (prediction-powered inference, Angelopoulos et al. 2023).
+    """
+    wrong, decided = judged["wrong"].to_numpy(bool), judged["decided"].to_numpy(bool)
+    without, outside = judged["undecided"].to_numpy(bool) & ~decided, judged["outside"].to_numpy(bool)
+    voted = (decided | without) & ~outside
+    score = judged["score"].to_numpy(float) if has_score else np.zeros(len(judged))
+
+    # The weight of each image: its share of the weight of its source, which is 1 on average.
+    sources, source, sizes = np.unique(judged["source"], return_inverse=True, return_counts=True)
+    of_source = weights_of(sizes / sizes.mean(), weighing)
+    weight = (of_source / sizes)[source]
+
+    # Cells (a stratum; wrong or right) and pools of cells with one share of valid images.
+    cell, cells = 2 * judged["stratum"].to_numpy(np.int64) + wrong, 2 * strata
+    asked_of, in_cell = (np.bincount(cell[one], minlength=cells) for one in (voted, ~outside))
+    pool, raised, of_wrong = pools_of_cells(in_cell, asked_of)
+    pools = len(of_wrong)
+    # Nothing is known of images outside of what was judged.
+    pool_of = np.where(outside, -1, pool[cell])
+    is_unknown = pool_of < 0
+    asked = np.flatnonzero(voted & ~is_unknown)
+    asked_weight = weight[asked] * raised[cell[asked]]
+    images = JudgedImages(asked, pool_of[asked], asked_weight, source[asked], score[asked], of_wrong)
+
+    # A row for each source: weight in each pool, of unknown wrong and right images, scores in each pool, its weight.
+    column = np.where(is_unknown, pools + np.where(wrong, 0, 1), pool_of)
+
+    def by_source(weights: Array) -> Array:
+        place = source * (pools + 2) + column
+        return np.bincount(place, weights, len(sources) * (pools + 2)).reshape(len(sources), pools + 2)
+
+    masses = np.column_stack([by_source(weight), by_source(weight * score)[:, :pools], of_source])
+    mass = masses.mean(axis=0)
+    states, chance_valid = states_of(judged, ballots, images)
+
+    both = mass[:pools] * images.shares(chance_valid)
+    wrong_share, value = mass[:pools][of_wrong].sum() + mass[pools], both[of_wrong].sum()
+    times_valid = wrong_share * chance_valid[images.is_wrong].mean() if images.is_wrong.any() else math.nan
+    bounds = [
+        (mass[:pools] * images.shares(np.where(without[asked], end, chance_valid)))[of_wrong].sum() + end * mass[pools]
+        for end in (0.0, 1.0)
+    ]
+    sizes_of_pools = np.bincount(column, minlength=pools)
+    score_weight = weight_of_score(images, chance_valid, mass, sizes_of_pools) if has_score else None
+    correction = (score_weight or 0.0) * (mass[pools + 2 : -1] - mass[:pools] * images.shares(images.score))
+    with_score = np.clip(value + correction[of_wrong].sum(), 0.0, wrong_share)
+    typical = (of_source**2).sum() / of_source.sum()
+    low, high, mended_low, mended_high, times, among_low, among_high = drawn_shares(
+        images, states, masses, typical, score_weight or 0.0
+    )
+
+    n = {"n": len(judged), "sources": len(sources)}
 
     def interval(value: float, low: Array, high: Array, is_unknown: bool = False) -> Record:
-        value = float(np.nanmedian(low)) if is_unknown else value
-        ends = min(float(np.nanquantile(low, ENDS[0])), value), max(float(np.nanquantile(high, ENDS[1])), value)
-        return figure(None if is_unknown else value, *ends, n=n, sources=of)
+        value = np.nanmedian(low) if is_unknown else value
+        ends = min(np.nanquantile(low, ENDS[0]), value), max(np.nanquantile(high, ENDS[1]), value)
+        return figure(None if is_unknown else value, *ends, **n)
 
     against = contradiction(judged)
-    nothing = against or (bool(wrong.any()) and not (voted & wrong).any())
-    wrong_unknown, right_unknown = bool(unknown[1::2].any()), bool(unknown[0::2].any())
-    empty = figure(n=n, sources=0)
-    found = {"wrong and valid, at least": figure(bounds[0], n=n, sources=of)}
-    found["wrong and valid, at most"] = figure(bounds[1], n=n, sources=of)
-    found["judged images without a consensus"] = figure(n=0, sources=0)
-    if voted.any():
-        n_voted = int(voted.sum())
-        found["judged images without a consensus"] = figure(int(without.sum()) / n_voted, n=n_voted, sources=0)
-    found["times the share judged valid"] = empty if nothing else interval(times_valid, times, times)
-    found["error among valid images"] = (
-        empty if nothing else interval(among_valid, among_low, among_high, wrong_unknown or right_unknown)
-    )
-    found["wrong and valid, with the score"] = empty
-    if not nothing and not wrong_unknown and score_weight is not None:
-        found["wrong and valid, with the score"] = interval(with_score, mended_low, mended_high)
-    by_strata = empty
-    if not nothing or (voted.any() and not against):
-        by_strata = interval(value, low, high, nothing or wrong_unknown)
-    found["wrong and valid, by strata"] = by_strata
+    nothing = against or (wrong.any() and not (voted & wrong).any())
+    wrong_unknown, right_unknown = ((is_unknown & own).any() for own in (wrong, ~wrong))
+    uses_score = not nothing and not wrong_unknown and score_weight is not None
+    by_strata = not nothing or (voted.any() and not against)
+    among_valid = ratio(both[of_wrong].sum(), both.sum())
+    found = {
+        "wrong and valid, at least": figure(bounds[0], **n),
+        "wrong and valid, at most": figure(bounds[1], **n),
+        "judged images without a consensus": figure(ratio(without.sum(), voted.sum()), n=voted.sum(), sources=0),
+        "images with a consensus": figure(decided.sum()),
+        "judged images without a consensus, number": figure(without.sum()),
+        "answers to control items": figure((ballots["known"] >= 0).sum()),
+        "weight of the score": figure(None if nothing else score_weight),
+    }
+    intervals: dict[str, tuple[Any, ...]] = {
+        "times the share judged valid": (not nothing, times_valid, times, times),
+        "error among valid images": (not nothing, among_valid, among_low, among_high, wrong_unknown or right_unknown),
+        "wrong and valid, with the score": (uses_score, with_score, mended_low, mended_high),
+        "wrong and valid, by strata": (by_strata, value, low, high, nothing or wrong_unknown),
+    }
+    for name, (is_known, *numbers) in intervals.items():
+        found[name] = interval(*numbers) if is_known else figure(n=len(judged), sources=0)
     yield from ((f"validity: {name}", one) for name, one in found.items())
-    yield "validity: weight of the score", figure(None if nothing else score_weight)
-    yield "validity: images with a consensus", figure(int(decided.sum()))
-    yield "validity: judged images without a consensus, number", figure(int(without.sum()))
-    yield "validity: answers to control items", figure(int((ballots["known"] >= 0).sum()))
 
 
 # A validity study
@@ -1028,11 +944,17 @@ class Vote:
         self.answers: dict[str, str] = {}
 
 
-class Outcome:
+class Outcome(NamedTuple):
     """The result of the votes on an item: consensus, no consensus, waiting, or too few votes."""
 
-    def __init__(self, status: str, answer: str = "", valid: bool | None = None, counts: Any = None) -> None:
-        self.status, self.answer, self.valid, self.counts = status, answer, valid, counts or {}
+    status: str
+    answer: str
+    valid: bool | None
+    counts: Mapping[str, int]
+
+    @property
+    def word(self) -> str:
+        return self.status if self.valid is None else "valid" if self.valid else "invalid"
 
 
 class Study:
@@ -1130,26 +1052,14 @@ def with_decisions(study: Study, found: Mapping[str, Mapping[str, Any]]) -> dict
     return decided
 
 
-def of_images(found: Mapping[str, Mapping[str, Any]], questions: Sequence[Any]) -> dict[str, Any]:
-    """Return whether each image is valid, over all questions on validity that are no follow-ups: it waits if one waits,
-    is invalid if one says so, is open if one is, and is valid otherwise.
-    """
+WORDS = ("waiting", "invalid", "no consensus", "too few votes", "valid")
+
+
+def of_images(found: Mapping[str, Mapping[str, Outcome]], questions: Sequence[Any]) -> dict[str, str]:
+    """Return for each image the first of `WORDS` among its outcomes of questions on validity, without follow-ups."""
     telling = {one["id"] for one in questions if one["valid"] and not one["follows"]}
-    images = {}
-    for item, of_item in found.items():
-        parts = [part for name, part in of_item.items() if name in telling]
-        if not parts:
-            continue
-        statuses = [part.status for part in parts]
-        if "waiting" in statuses:
-            images[item] = Outcome("waiting")
-        elif any(part.valid is False for part in parts):
-            images[item] = Outcome("consensus", "invalid", False)
-        elif open_ones := [one for one in ("no consensus", "too few votes") if one in statuses]:
-            images[item] = Outcome(open_ones[0])
-        else:
-            images[item] = Outcome("consensus", "valid", True)
-    return images
+    words = {item: [one.word for name, one in own.items() if name in telling] for item, own in found.items()}
+    return {item: min(own, key=WORDS.index) for item, own in words.items() if own}
 
 
 def is_right(study: Study, vote: Vote) -> bool:
@@ -1157,50 +1067,39 @@ def is_right(study: Study, vote: Vote) -> bool:
     expected = study.items[vote.item]["expected"]
     of_item = asked(study.questions, study.items[vote.item], {**vote.answers, **expected})
     known = [one["id"] for one in of_item if one["id"] in expected]
-    return all(plain(vote.answers.get(name, "")) == plain(expected[name]) for name in known)
-
-
-def plain(text: str) -> str:
-    return text.strip().casefold()
+    pairs = ((vote.answers.get(name, ""), expected[name]) for name in known)
+    return all(given.strip().casefold() == right.strip().casefold() for given, right in pairs)
 
 
 def wilson(count: int, n: int) -> Record:
     """Return count / n with its Wilson score interval (1927): (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n)."""
     if not n:
         return figure(count=0, n=0)
-    p, z = count / n, NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
-    low, high = (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
-    return figure(p, 0.0 if p == 0 else max(0.0, low), 1.0 if p == 1 else min(1.0, high), count=count, n=n)
+    ends = stats.binomtest(count, n).proportion_ci(CONFIDENCE, method="wilson")
+    return figure(count / n, ends.low, ends.high, count=count, n=n)
 
 
-def bootstrap(images: Sequence[Any], seed: int, statistic: Callable[[Array], Array]) -> tuple[float, float]:
+def bootstrap(images: Sequence[Any], seed: int, statistic: Callable[[Array], Array]) -> Record:
     """Return the percentile interval of 4,000 bootstrap samples of images. Equal images are drawn together."""
     kinds = Counter(images)
     shares = np.array(list(kinds.values())) / len(images)
     drawn = np.random.default_rng(abs(seed)).multinomial(len(images), shares, size=DRAWS)
     low, high = np.quantile(statistic(drawn @ np.array(list(kinds), dtype=float)), ENDS)
-    return float(low), float(high)
+    return {"low": low, "high": high}
 
 
-def valid_share(found: Iterable[Any], telling: bool) -> Record:
-    """Return the share of valid images among those with a consensus, and its bounds if all open images were invalid, or
-    all valid.
-    """
-    found = list(found)
-    decided = [one for one in found if one.status == "consensus"]
-    number = Counter(one.status for one in found)
-    valid, of = sum(one.valid is True for one in decided), len(decided) if telling else 0
-    missing = number["no consensus"] + number["too few votes"] if telling else 0
-    share = wilson(valid if telling else 0, of)
-    n = of + missing
-    return share | {
-        "asked": len(found),
+def valid_share(words: Iterable[str]) -> Record:
+    """Return the share of valid images with a consensus, and its bounds if all open images were invalid, or valid."""
+    number = Counter(words)
+    valid, of = number["valid"], number["valid"] + number["invalid"]
+    missing = number["no consensus"] + number["too few votes"]
+    return wilson(valid, of) | {
+        "asked": number.total(),
         "discarded": number["no consensus"],
         "too_few": number["too few votes"],
         "waiting": number["waiting"],
-        "worst": valid / n if n else None,
-        "best": (valid + missing) / n if n else None,
+        "worst": ratio(valid, of + missing),
+        "best": ratio(valid + missing, of + missing),
     }
 
 
@@ -1209,71 +1108,52 @@ def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str], ordered:
 
     Raw: the share of equal pairs of votes on an item, averaged over items. Krippendorff's alpha: 1 - observed /
     expected disagreement, from pairs of votes on an item and from pairs of all votes. AC1 (Gwet 2008) and kappa (Fleiss
-    1971): (raw - chance) / (1 - chance), with chance = sum p (1 - p) / (answers - 1), and = sum p².
+    1971): (raw - chance) / (1 - chance), with chance = sum p (1 - p) / (answers - 1), and = sum p². On a scale, the
+    distance of two answers is the number of votes between them, both ends counted half, squared.
     """
-    items = [Counter(one) for one in ratings if len(one) > 1]
-    n, voted = len(items), [Counter(one) for one in ratings if one]
-    share: dict[str, float] = {}
-    for counts in voted:
-        for answer, votes in counts.items():
-            share[answer] = share.get(answer, 0.0) + votes / counts.total() / len(voted)
-    names = ["raw agreement", "Krippendorff's alpha", "Gwet's AC1", "Fleiss' kappa"]
-    names += ["Krippendorff's alpha, ordinal"] * bool(ordered and answers)
-    values: dict[str, float | None] = dict.fromkeys(names)
-    if items:
-        equal = [sum(k * (k - 1) for k in one.values()) / (one.total() * (one.total() - 1)) for one in items]
-        raw = values["raw agreement"] = sum(equal) / n
-        total: Counter[str] = sum(items, Counter())
-        if len(total) > 1:
-            nominal = dict.fromkeys(permutations(total, 2), 1.0)
-            values["Krippendorff's alpha"] = alpha(items, total, nominal)
-            if ordered and answers:
-                scale = [answer for answer in answers if answer in total]
-                values["Krippendorff's alpha, ordinal"] = alpha(items, total, ordinal(scale, total))
-        if len(share) > 1:
-            chance = sum(p * p for p in share.values())
-            values["Fleiss' kappa"] = (raw - chance) / (1 - chance)
-        if (possible := len({*answers, *share})) > 1:
-            chance = sum(p * (1 - p) for p in share.values()) / (possible - 1)
+    votes = np.array([[one.count(answer) for answer in answers] for one in ratings], float)
+    values = dict.fromkeys(("raw agreement", "Krippendorff's alpha", "Gwet's AC1", "Fleiss' kappa"), math.nan)
+    if ordered:
+        values["Krippendorff's alpha, ordinal"] = math.nan
+    items = votes[votes.sum(axis=1) > 1] if len(votes) else votes
+    if len(items):
+        size, total = items.sum(axis=1), items.sum(axis=0)
+        raw = values["raw agreement"] = ((items * (items - 1)).sum(axis=1) / (size * (size - 1))).mean()
+        if np.count_nonzero(total) > 1:
+            values["Krippendorff's alpha"] = alpha(items, 1 - np.eye(len(answers)))
+            if ordered:
+                middle = total.cumsum() - total / 2
+                values["Krippendorff's alpha, ordinal"] = alpha(items, (middle[:, None] - middle) ** 2)
+        share = (votes / votes.sum(axis=1, keepdims=True)).mean(axis=0)
+        if np.count_nonzero(share) > 1:
+            values["Fleiss' kappa"] = (raw - (share**2).sum()) / (1 - (share**2).sum())
+        if len(answers) > 1:
+            chance = (share * (1 - share)).sum() / (len(answers) - 1)
             values["Gwet's AC1"] = (raw - chance) / (1 - chance)
-    found = {name: figure(value, n=n) for name, value in values.items()}
+    found = {name: figure(value, n=len(items)) for name, value in values.items()}
     every = Counter(answer for one in ratings for answer in one)
-    if every:
-        best, votes = every.most_common(1)[0]
-        found[f"most frequent answer: answer: {best}"] = figure(votes / every.total())
+    for answer, number in every.most_common(1):
+        found[f"most frequent answer: answer: {answer}"] = figure(number / every.total())
     return found
 
 
-def alpha(items: Sequence[Counter[str]], total: Counter[str], distance: Mapping[tuple[str, str], float]) -> float:
-    observed = sum(
-        one[a] * one[b] * distance[a, b] / (one.total() - 1) for one in items for a, b in permutations(one, 2)
-    )
-    expected = sum(total[a] * total[b] * apart for (a, b), apart in distance.items())
-    return 1 - (total.total() - 1) * observed / expected
+def alpha(items: Array, distance: Array) -> float:
+    total = items.sum(axis=0)
+    observed = np.einsum("ia,ib,ab,i", items, items, distance, 1 / (items.sum(axis=1) - 1))
+    return 1 - (total.sum() - 1) * observed / (total @ distance @ total)
 
 
-def ordinal(scale: Sequence[str], total: Counter[str]) -> dict[tuple[str, str], float]:
-    """Return the squared distance of two answers of a scale: the votes between them, both ends counted half."""
-    found = {}
-    for i, j in permutations(range(len(scale)), 2):
-        between = sum(total[scale[k]] for k in range(min(i, j), max(i, j) + 1))
-        found[scale[i], scale[j]] = (between - (total[scale[i]] + total[scale[j]]) / 2) ** 2
-    return found
-
-
-def dawid_skene(votes: Sequence[tuple[str, str, str]]) -> dict[str, str]:
+def dawid_skene(votes: Sequence[tuple[str, str, str]]) -> list[str]:
     """Return the likeliest true answer of each item by Dawid and Skene's model (1979), from (item, worker, answer).
 
     EM begins with the shares of each item's votes. M: how often each truth occurs, and how often a worker gives each
     answer to each truth. E: the chance of each truth, given the item's votes. It ends when the bound on the likelihood,
     divided by the number of votes, grows by less than 0.00001, or after 100 rounds.
     """
-    workers, answers = sorted({one[1] for one in votes}), sorted({one[2] for one in votes})
-    if len(workers) < 2 or len(answers) < 2:
-        return {}
-    items = list(dict.fromkeys(one[0] for one in votes))
-    columns = [{name: at for at, name in enumerate(names)} for names in (items, workers, answers)]
-    item, worker, said = (np.array([column[one[at]] for one in votes]) for at, column in enumerate(columns))
+    columns = [np.unique(column, return_inverse=True) for column in zip(*votes, strict=True)]
+    if not votes or min(len(known) for known, _ in columns[1:]) < 2:
+        return []
+    (items, item), (workers, worker), (answers, said) = columns
     truth = np.zeros((len(items), len(answers)))
     np.add.at(truth, (item, said), 1.0)
     truth /= truth.sum(axis=1, keepdims=True)
@@ -1291,16 +1171,14 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]]) -> dict[str, str]:
     for _ in range(100):
         logs = np.tile(np.log(occurs), (len(items), 1))
         np.add.at(logs, item, np.log(errors_of[worker, said]))
-        truth = np.exp(logs - logs.max(axis=1, keepdims=True))
-        truth /= truth.sum(axis=1, keepdims=True)
+        truth = special.softmax(logs, axis=1)
         occurs, errors_of = maximise()
         fit = (truth[item] * (np.log(occurs) + np.log(errors_of[worker, said]))).sum()
-        clipped = np.maximum(truth, 1e-10)
-        reached = (fit - (clipped * np.log(clipped)).sum()) / len(votes)
+        reached = (fit + special.entr(np.maximum(truth, 1e-10)).sum()) / len(votes)
         if reached - bound < 1e-5:
             break
         bound = reached
-    return {name: answers[int(truth[at].argmax())] for at, name in enumerate(items)}
+    return [answers[one] for one in truth.argmax(axis=1)]
 
 
 NONE = "(none)"
@@ -1321,15 +1199,14 @@ def parts(study: Study, found: Mapping[str, Any], question: str) -> Rows:
         "model under test": verdict,
     }
     for part, names in ways.items():
-        groups: dict[str, list[Any]] = {}
+        groups: dict[str, list[str]] = {}
         for item in study.images:
             if item["item"] in found:
                 for name in dict.fromkeys(one for one in names(item) if one) or (NONE,):
                     groups.setdefault(name, []).append(found[item["item"]])
-        if set(groups) <= {NONE}:
-            continue
-        for name, own in groups.items():
-            yield named("valid", question, "after exclusions", part, name), valid_share(own, True)
+        if set(groups) - {NONE}:
+            for name, own in groups.items():
+                yield named("valid", question, "after exclusions", part, name), valid_share(own)
 
 
 def named(*words: str) -> str:
@@ -1338,16 +1215,16 @@ def named(*words: str) -> str:
 
 def study_figures(study: Study) -> Rows:
     """Yield all figures of a study's report."""
-    rules, ids = study.rules, {item["item"] for item in study.images}
-    cast = [vote for vote in study.votes if vote.kind == "item" and vote.item in ids]
+    rules, ids = study.rules, [item["item"] for item in study.images]
+    cast = [vote for vote in study.of("item") if study.items[vote.item]["kind"] == "item"]
     after = counted_votes(cast, rules["votes"], study.excluded)
     before = counted_votes(cast, rules["votes"], set())
     found, found_before = outcomes(study, rules, after), outcomes(study, rules, before)
     decided = with_decisions(study, found) if study.adjudications else None
-    images, telling = of_images(found, study.questions), any(one["valid"] for one in study.questions)
+    telling = any(one["valid"] for one in study.questions)
 
     def whole(outcomes_of: Mapping[str, Any], questions: Sequence[Any], used: str) -> tuple[str, Record]:
-        return named("valid", used, "all"), valid_share(of_images(outcomes_of, questions).values(), telling)
+        return named("valid", used, "all"), valid_share(of_images(outcomes_of, questions).values())
 
     yield whole(found, study.questions, "after exclusions")
     yield whole(found_before, study.questions, "before exclusions")
@@ -1357,24 +1234,22 @@ def study_figures(study: Study) -> Rows:
         first = study.history[0]["rules"]
         by_first = outcomes(study, first, counted_votes(cast, first["votes"], study.excluded))
         yield whole(by_first, first["questions"], "by the first rules")
-    yield from parts(study, images, "")
+    yield from parts(study, of_images(found, study.questions), "")
 
-    def ratings(question: Mapping[str, Any], votes: Mapping[str, Sequence[Vote]]) -> dict[str, list[str]]:
-        if question["kind"] == "text":
-            return {}
+    def ratings(question: Mapping[str, Any], votes: Mapping[str, Sequence[Vote]]) -> list[list[str]]:
         possible, name = set(answers_to(question)), question["id"]
-        given = {item: [one.answers.get(name, "") for one in votes.get(item, [])] for item in ids_in_order}
-        given = {item: [answer for answer in own if answer in possible] for item, own in given.items()}
-        return {item: own for item, own in given.items() if own}
+        given = ([one.answers.get(name) for one in votes.get(item, [])] for item in ids)
+        return [own for all_of in given if (own := [answer for answer in all_of if answer in possible])]
 
-    ids_in_order = [item["item"] for item in study.images]
+    def agreed(ratings: Sequence[Sequence[str]], question: Mapping[str, Any], used: str, name: str) -> Rows:
+        for figure_name, one in agreement(ratings, answers_to(question), question["kind"] == "scale").items():
+            what, _, answer = figure_name.partition(": ")
+            yield named(what, name, used, answer or "all"), one
+
     on_validity = [one for one in study.questions if one["valid"]]
     alike = [one for one in on_validity if answers_to(one) == answers_to(on_validity[0])]
-    pooled = [own for one in alike for own in ratings(one, after).values()]
-    first_answers = answers_to(alike[0]) if alike else []
-    is_scale = bool(alike) and alike[0]["kind"] == "scale"
-    for name, one in agreement(pooled, first_answers, is_scale).items():
-        yield _of_agreement(name, "", "after exclusions"), one
+    pooled = [own for one in alike for own in ratings(one, after)]
+    yield from agreed(pooled, alike[0] if alike else NO_QUESTION, "after exclusions", "")
 
     controls = [vote for vote in study.of("control") if study.items[vote.item]["expected"]]
     right = sum(is_right(study, vote) for vote in controls)
@@ -1383,10 +1258,8 @@ def study_figures(study: Study) -> Rows:
         own = {item: of_item[question["id"]] for item, of_item in found.items() if question["id"] in of_item}
         yield from question_figures(study, question, own, found_before, decided, ratings(question, after), after)
         if question["kind"] != "text":
-            answers, ordered = answers_to(question), question["kind"] == "scale"
             for used, votes in (("after exclusions", after), ("before exclusions", before)):
-                for name, one in agreement(list(ratings(question, votes).values()), answers, ordered).items():
-                    yield _of_agreement(name, question["id"], used), one
+                yield from agreed(ratings(question, votes), question, used, question["id"])
     for _, later in pairwise(study.history):
         since = datetime.fromisoformat(later["since"])
         name = named("change of rules", "all", f"version {later['rules']['version']}")
@@ -1394,9 +1267,7 @@ def study_figures(study: Study) -> Rows:
     yield from worker_counts(study, cast, after)
 
 
-def _of_agreement(name: str, question: str, used: str) -> str:
-    figure_name, _, answer = name.partition(": ")
-    return named(figure_name, question, used, answer or "all")
+NO_QUESTION = {"kind": "text", "options": []}
 
 
 def question_figures(
@@ -1404,52 +1275,54 @@ def question_figures(
     question: Mapping[str, Any],
     own: Mapping[str, Any],
     before: Mapping[str, Mapping[str, Any]],
-    decided: Mapping[str, Mapping[str, Any]] | None,
-    ratings: Mapping[str, Sequence[str]],
+    decided: Mapping[str, Mapping[str, Outcome]] | None,
+    ratings: Sequence[Sequence[str]],
     votes: Mapping[str, Sequence[Vote]],
 ) -> Rows:
     """Yield the figures of one question, but for the agreement. The interval of votes is a bootstrap over images."""
     name, seed = question["id"], study.rules["seed"]
     if question["valid"]:
-        yield named("valid", name, "after exclusions", "all"), valid_share(own.values(), True)
-        earlier = [of_item[name] for of_item in before.values() if name in of_item]
-        yield named("valid", name, "before exclusions", "all"), valid_share(earlier, True)
+        yield named("valid", name, "after exclusions", "all"), valid_share(one.word for one in own.values())
+        earlier = [of_item[name].word for of_item in before.values() if name in of_item]
+        yield named("valid", name, "before exclusions", "all"), valid_share(earlier)
         person = {item: of_item[name] for item, of_item in (decided or {}).items() if name in of_item}
         if any(person[item].status != own[item].status for item in person):
-            yield named("valid", name, "with adjudications", "all"), valid_share(person.values(), True)
+            by_lead = valid_share(one.word for one in person.values())
+            yield named("valid", name, "with adjudications", "all"), by_lead
 
-        images = [(sum(one in question["valid"] for one in given), len(given)) for given in ratings.values()]
+        def valid_of(given: Iterable[str]) -> int:
+            return sum(one in question["valid"] for one in given)
+
+        images = [(valid_of(given), len(given)) for given in ratings]
         good, n = sum(one for one, _ in images), sum(of for _, of in images)
-        share = figure(good / n if n else None, count=good, n=n)
+        share = figure(ratio(good, n), count=good, n=n)
         if len({one / of for one, of in images}) > 1:
-            low, high = bootstrap(images, seed, lambda totals: totals[:, 0] / totals[:, 1])
-            share |= {"low": low, "high": high}
+            share |= bootstrap(images, seed, lambda totals: totals[:, 0] / totals[:, 1])
         yield named("valid votes", name, "after exclusions", "all"), share
 
         ready = [item for item, one in own.items() if one.counts and one.status != "waiting"]
         best = [Counter(own[item].counts).most_common(2) for item in ready]
         majority = [one[0][0] for one in best if len(one) == 1 or one[0][1] > one[1][1]]
-        by_majority = wilson(sum(one in question["valid"] for one in majority), len(majority))
+        by_majority = wilson(valid_of(majority), len(majority))
         yield named("valid by majority", name, "after exclusions", "all"), by_majority
         given = [(one, v.worker, v.answers[name]) for one in ready for v in votes.get(one, []) if name in v.answers]
         labels = dawid_skene(given)
-        by_model = wilson(sum(one in question["valid"] for one in labels.values()), len(labels))
+        by_model = wilson(valid_of(labels), len(labels))
         yield named("valid by Dawid and Skene", name, "after exclusions", "all"), by_model
-        yield from parts(study, own, name)
+        yield from parts(study, {item: one.word for item, one in own.items()}, name)
     if question["kind"] == "text":
         return
     agreed = [one.answer for one in own.values() if one.status == "consensus"]
-    every = Counter(one for given in ratings.values() for one in given)
+    every = Counter(one for given in ratings for one in given)
     for answer in answers_to(question):
         share = wilson(agreed.count(answer), len(agreed))
         yield named("consensus", name, "after exclusions", "answer", answer), share
         yield named("votes", name, "answer", answer), figure(count=every[answer])
     if question["kind"] == "scale":
-        values = [sum(map(int, given)) / len(given) for given in ratings.values()]
-        mean = figure(sum(values) / len(values) if values else None, n=len(values))
+        values = [sum(map(int, given)) / len(given) for given in ratings]
+        mean = figure(np.mean(values) if values else None, n=len(values))
         if len(set(values)) > 1:
-            low, high = bootstrap(values, seed, lambda totals: totals / len(values))
-            mean |= {"low": low, "high": high}
+            mean |= bootstrap(values, seed, lambda totals: totals / len(values))
         yield named("mean rating", name, "after exclusions", "all"), mean
 
 
@@ -1493,7 +1366,7 @@ def outcome_words(study: Study) -> dict[str, str]:
     """
     found = outcomes(study, study.rules, counted_votes(study.votes, study.rules["votes"], study.excluded))
     images = of_images(with_decisions(study, found), study.questions)
-    return {item: one.answer or one.status for item, one in images.items() if one.status != "waiting"}
+    return {item: word for item, word in images.items() if word != "waiting"}
 
 
 def says_valid(questions: Sequence[Any], answers: Mapping[str, str]) -> bool | None:
@@ -1562,12 +1435,12 @@ def judged_images(cases: pd.DataFrame, studies: Mapping[str, Study], items: pd.D
 
 def strata_of(cases: pd.DataFrame, edits: pd.DataFrame, wrong: Array, types: Sequence[str]) -> tuple[Array, int]:
     """Return the stratum of each test case, and their number: right or wrong, by edit type, by none, or by several."""
-    by_case = edits[edits["edit_type"] != ""].groupby("image")["edit_type"].agg(lambda own: list(dict.fromkeys(own)))
-    kinds = []
-    for image in cases["image"]:
-        own = by_case.get(image, [])
-        kinds.append(types.index(own[0]) if len(own) == 1 else len(types) + (len(own) > 1))
-    used, stratum = np.unique(np.array(kinds, np.int64) * 2 + wrong, return_inverse=True)
+    own = (
+        edits[edits["edit_type"] != ""].groupby("image")["edit_type"].agg(["first", "nunique"]).reindex(cases["image"])
+    )
+    single = own["first"].map({name: at for at, name in enumerate(types)})
+    kind = np.where(own["nunique"] == 1, single, len(types) + (own["nunique"] > 1))
+    used, stratum = np.unique(kind.astype(np.int64) * 2 + wrong, return_inverse=True)
     return stratum, len(used)
 
 
@@ -1585,105 +1458,93 @@ class Bundle:
 
     def __init__(self) -> None:
         self.settings = read("settings.json")
-        self.images, self.edits, self.predictions, self.items = map(table, ("images", "edits", "predictions", "items"))
+        self.images = table("images").astype({"image": int, "source": int, "control_set": int})
+        self.edits, self.items = table("edits").astype({"image": int}), table("items")
+        self.predictions, self.pixels = (
+            table(name).astype({"model": int, "image": int}) for name in ("predictions", "pixels")
+        )
         votes = table("votes")
         self.studies = {one["study"]: Study(one, self.items, votes) for one in self.settings["studies"]}
-        self.segments = self.settings["task"] == "segmentation"
-        self.pixels = table("pixels")
+        self.segments, self.weighing = self.settings["task"] == "segmentation", self.settings["weighing"]
         originals = self.images[self.images["role"] == "original"]
-        label = dict(zip(originals["source"], originals["label"], strict=True))
-        self.images["source_label"] = self.images["source"].map(label)
+        self.images["source_label"] = self.images["source"].map(originals.set_index("source")["label"])
         self.cases = self.images[self.images["role"] == "test case"].reset_index(drop=True)
+        self.mixed = self.cases["control_set"].nunique() > 1
 
-    def answers(self, model: int, role: str) -> Answers:
-        """Return what a model says about the images of one role."""
+    def read_by(self, model: int, rows: pd.DataFrame) -> list[pd.DataFrame]:
+        """Return the rows of one model with the columns of their images, by role."""
+        own = rows[rows["model"] == model].merge(self.images, on="image")
+        return [own[own["role"] == role] for role in ROLES]
+
+    def answers(self, model: int) -> list[pd.DataFrame]:
+        """Return the answers of a model for the images of each role. A segmenter is wrong where it loses a class."""
         if self.segments:
-            return Answers(self.losses(model)[role])
-        own = self.predictions[self.predictions["model"] == model]
-        return Answers(own.merge(self.images[self.images["role"] == role], on="image"))
+            return self.losses(model)
+        known = self.predictions["comparable"].astype(bool)
+        frames = self.read_by(model, self.predictions.assign(known=known))
+        return [frame.assign(wrong=frame["known"] & (frame["predicted"] != frame["label"])) for frame in frames]
 
-    def pixels_of(self, model: int, role: str) -> Pixels:
-        own = self.pixels[self.pixels["model"] == model]
-        frame = own.merge(self.images[self.images["role"] == role], on="image")
-        return Pixels(frame, len(self.settings["models"][model - 1]["labels"]))
-
-    def losses(self, model: int) -> dict[str, pd.DataFrame]:
-        """Return which images lose a protected class, as answers: "lost" is wrong. An original loses a class whose IoU
-        is below 0.15. Another image loses one that has that IoU on the original and falls by as much. An image without
-        a class to lose cannot be compared. The columns `could` and `lost` have the classes.
+    def losses(self, model: int) -> list[pd.DataFrame]:
+        """Return which images lose a protected class, as answers. An original loses a class whose IoU is below 0.15.
+        Another image loses one that has that IoU on the original and falls by as much. An image without a class to lose
+        cannot be compared. The columns `could` and `lost` have flags of the classes.
         """
-        classes = self.settings["models"][model - 1]["protected"]
-        groups = [one["groups"] for one in classes]
-        frames, before = {}, np.full((len(self.images), len(classes)), np.nan)
-        of_source = np.zeros((len(self.images), len(classes)), bool)
-        for source, own in self.pixels_of(model, "test case").frame[["source", "protected"]].itertuples(index=False):
+        about = self.settings["models"][model - 1]
+        groups, numbers = [one["groups"] for one in about["protected"]], np.arange(len(about["protected"]))
+        before = np.full((len(self.images), len(groups)), np.nan)
+        of_source = np.zeros(before.shape, bool)
+        pixels, found = self.read_by(model, self.pixels), list[pd.DataFrame]()
+        for source, own in pixels[1][["source", "protected"]].itertuples(index=False):
             of_source[source, own] = True
-        for role in ROLES:
-            pixels = self.pixels_of(model, role)
-            ious = pixels.ious(groups)
+        for role, frame in zip(ROLES, pixels, strict=True):
+            iou, source = ious(counts_of(frame, len(about["labels"])), groups), frame["source"]
             if role == "original":
-                before[pixels.source] = ious
-                could = of_source[pixels.source] & np.isfinite(ious)
-                lost = could & (ious < LOST)
+                before[source] = iou
+                could, lost = of_source[source], iou < LOST
             else:
-                protected = np.zeros(ious.shape, bool)
-                for at, own in enumerate(pixels.frame["protected"]):
-                    protected[at, own] = True
-                could = protected & (before[pixels.source] >= LOST) & np.isfinite(ious)
-                lost = could & (before[pixels.source] - ious >= LOST)
-            frame = pixels.frame.assign(comparable=could.any(axis=1), label="kept", could=list(could), lost=list(lost))
-            frame["predicted"] = np.where(lost.any(axis=1), "lost", "kept")
-            frames[role] = frame
-        return frames
+                protected = np.array([np.isin(numbers, own) for own in frame["protected"]], bool).reshape(iou.shape)
+                could, lost = protected & (before[source] >= LOST), before[source] - iou >= LOST
+            could = could & np.isfinite(iou)
+            lost = could & lost
+            frame = frame.assign(known=could.any(axis=1), wrong=lost.any(axis=1), could=list(could), lost=list(lost))
+            found.append(frame)
+        return found
 
     def right(self, model: int) -> Array:
-        """Return for each test case 1 if the model is right, 0 if it is wrong, and -1 if it cannot be compared, or its
-        original cannot.
-        """
-        first, cases = self.answers(model, "original"), self.answers(model, "test case")
-        known = {*first.source[first.known].tolist()}
-        found = {
-            image: int(not wrong)
-            for image, wrong, is_known, source in zip(
-                cases.frame["image"], cases.wrong, cases.known, cases.source.tolist(), strict=True
-            )
-            if is_known and source in known
-        }
-        return np.array([found.get(image, -1) for image in self.cases["image"]])
+        """Return for each test case 1 if right, 0 if wrong, and -1 if it or its original cannot be compared."""
+        first, cases, _ = self.answers(model)
+        known = cases[cases["known"] & cases["source"].isin(first["source"][first["known"]])]
+        right = 1 - known.set_index("image")["wrong"].astype(int)
+        return right.reindex(self.cases["image"], fill_value=-1).to_numpy()
 
     def evaluation(self, model: int) -> Rows:
         """Yield all figures of one model."""
-        weighing, labels = self.settings["weighing"], self.settings["models"][model - 1]["labels"]
-        first, cases, control = (self.answers(model, role) for role in ROLES)
-        mixed = self.cases["control_set"].nunique() > 1
-        has_control = (self.images["role"] == "reconstruction").any()
-        found, both = errors(first, cases, control if has_control else None, weighing, mixed)
+        labels = self.settings["models"][model - 1]["labels"]
+        frames = self.answers(model)
+        found, first, cases = errors(frames, self.weighing, self.mixed)
         yield from found.items()
-        yield from classes(first, cases, both, labels, weighing)
-        yield from confusion(first, cases, both, labels)
-        yield from calibration(first, both, "originals")
-        yield from calibration(cases, both, "generated images")
+        yield from classes(first, cases, labels, self.weighing)
+        yield from confusion(labels, answer_shares(first, labels), answer_shares(cases, labels))
+        yield from calibration(first, "originals")
+        yield from calibration(cases, "generated images")
 
-        after = self.cases["image"].map(dict(zip(cases.frame["image"], cases.frame["true"], strict=True)))
-        pairs = list(zip(control.source.tolist(), control.way.tolist(), strict=True))
-        change = after.to_numpy(float) - self.compared_with(
-            mean_by(list(first.source), first.frame["true"].to_numpy(float)),
-            mean_by(pairs, control.frame["true"].to_numpy(float)),
-        )
-        wrong = np.isin(self.cases["image"], cases.frame["image"][cases.wrong])
-        right_before = np.isin(self.cases["source"].to_numpy(int), first.source[first.known & ~first.wrong])
-        yield from edit_tables(self.cases, self.edits, change, wrong & right_before, labels, weighing)
+        wrong = self.cases["image"].isin(frames[1]["image"][frames[1]["wrong"]]).to_numpy()
+        was_right = frames[0]["source"][frames[0]["known"] & ~frames[0]["wrong"]]
+        newly = wrong & self.cases["source"].isin(was_right).to_numpy()
+        change = self.change(frame.assign(figure=frame["true"].astype(float)) for frame in frames)
+        yield from edit_tables(self.cases, self.edits, change, newly, labels, self.weighing)
         yield from self.valid_faults(model, wrong, found["all: error on generated images"], "wrong")
 
-    def compared_with(self, of_source: Mapping[int, float], drawn: Mapping[tuple[int, int], float]) -> Array:
-        """Return for each test case the figure that it is compared with: the mean of the reconstructions of its source
-        in its own control set, or of the original if no test case has a reconstruction.
+    def change(self, frames: Iterable[pd.DataFrame]) -> Array:
+        """Return how much the `figure` of each test case differs from the mean of the reconstructions of its source in
+        its own control set, or from that of the original if no test case has a reconstruction.
         """
-        own = list(zip(self.cases["source"], self.cases["control_set"], strict=True))
-        of_control = np.array([drawn.get(pair, np.nan) if pair[1] >= 0 else np.nan for pair in own], float)
-        if np.isfinite(of_control).any():
-            return of_control
-        return np.array([of_source.get(source, np.nan) for source in self.cases["source"]], float)
+        first, cases, control = frames
+        drawn = control[control["control_set"] >= 0].groupby(["source", "control_set"])["figure"].mean()
+        before = drawn.reindex(pd.MultiIndex.from_frame(self.cases[["source", "control_set"]])).to_numpy(float)
+        if not np.isfinite(before).any():
+            before = self.cases["source"].map(first.groupby("source")["figure"].mean()).to_numpy(float)
+        return self.cases["image"].map(cases.set_index("image")["figure"]).to_numpy(float) - before
 
     def valid_faults(self, model: int, wrong: Array, measured: Record, words: str) -> Rows:
         """Yield the figures on faults that are valid; `words` name a fault."""
@@ -1695,72 +1556,59 @@ class Bundle:
         stratum, strata = strata_of(self.cases, self.edits, wrong, self.settings["edit_types"])
         accepted = self.cases["accepted"].to_numpy(bool)[known]
         score = self.cases["validity_score"].to_numpy(float)[known]
-        judged["source"], judged["wrong"] = self.cases["source"].to_numpy(int)[known], wrong[known]
-        judged["stratum"], judged["score"] = stratum[known], score
+        judged = judged.assign(source=self.cases["source"].to_numpy()[known], wrong=wrong[known])
+        judged = judged.assign(stratum=stratum[known], score=score)
         judged["outside"] = ~accepted if all_of_a_part(accepted, seen) else False
         yield "validity: as measured", measured
-        has_score = bool(np.isfinite(score).any())
-        for name, one in validity(judged, ballots, strata, self.settings["weighing"], has_score):
+        for name, one in validity(judged, ballots, strata, self.weighing, bool(np.isfinite(score).any())):
             error = "error" if words == "wrong" else words
             yield name.replace("wrong and valid", f"{words} and valid").replace("error among", f"{error} among"), one
 
     def segmentation(self, model: int) -> Rows:
         """Yield all figures of one segmenter."""
-        about, weighing = self.settings["models"][model - 1], self.settings["weighing"]
-        first, cases, control = (self.pixels_of(model, role) for role in ROLES)
-        mixed, drawn = self.cases["control_set"].nunique() > 1, (self.images["role"] == "reconstruction").any()
-        holds = cases.frame["mask_holds"].to_numpy(bool)
-        reconstructed = control if drawn else None
-        yield from pixel_figures(first, cases, reconstructed, holds, weighing, mixed, about["labels"])
-        losses = {role: Answers(frame) for role, frame in self.losses(model).items()}
-        lost = losses["test case"]
-        found, _ = errors(losses["original"], lost, losses["reconstruction"] if drawn else None, weighing, mixed)
+        about, pixels, losses = self.settings["models"][model - 1], self.read_by(model, self.pixels), self.losses(model)
+        yield from pixel_figures(pixels, self.weighing, self.mixed, about["labels"])
+        lost, (found, *_) = losses[1], errors(losses, self.weighing, self.mixed)
         whole = {name: found[f"all: {name}"] for name in LOSS_NAMES}
         yield from ((f"all: {words}", whole[name]) for name, words in LOSS_NAMES.items())
-        n = {key: whole["error on generated images"][key] for key in ("n", "sources")}
-        counts = whole["newly wrong"]
-        yield "all: test cases with no class to lose", counts | {"value": int((~lost.known).sum())}
+        yield "all: test cases with no class to lose", whole["newly wrong"] | {"value": (~lost["known"]).sum()}
         for name in dict.fromkeys(one["name"] for one in about["protected"]):
             own = [at for at, one in enumerate(about["protected"]) if one["name"] == name]
-            numbers = []
-            for role in ("test case", "reconstruction"):
-                could, gone = (losses[role].frame[key].tolist() for key in ("could", "lost"))
-                numbers.append([sum(int(one[own].sum()) for one in column) for column in (could, gone)])
-            if not (numbers[0][0] or numbers[1][0]):
-                continue
-            for what, (of, number) in zip(("generated images", "reconstructions"), numbers, strict=True):
-                share = number / of if of else None
-                yield f"protected: {name}: lost on {what}", figure(share, n=of, sources=counts["sources"])
+            could, gone = (
+                [sum(one[own].sum() for one in frame[key]) for frame in losses[1:]] for key in ("could", "lost")
+            )
+            for what, n, number in zip(("generated images", "reconstructions"), could, gone, strict=True):
+                if any(could):
+                    one = figure(ratio(number, n), n=n, sources=whole["newly wrong"]["sources"])
+                    yield f"protected: {name}: lost on {what}", one
 
-        after = self.cases["image"].map(dict(zip(cases.frame["image"], cases.right_share, strict=True)))
-        change = after.to_numpy(float) - self.compared_with(
-            mean_by(list(first.source), first.right_share),
-            mean_by(list(zip(control.source.tolist(), control.way.tolist(), strict=True)), control.right_share),
-        )
-        wrong = np.isin(self.cases["image"], lost.frame["image"][lost.wrong])
-        for name, one in edit_tables(self.cases, self.edits, change, wrong, None, weighing):
+        shares = []
+        for frame in pixels:
+            counts = counts_of(frame, len(about["labels"]))
+            hit = np.diagonal(counts, axis1=1, axis2=2).sum(axis=1)
+            shares.append(frame.assign(figure=ratio(hit, counts.sum(axis=(1, 2)))))
+        wrong = self.cases["image"].isin(lost["image"][lost["wrong"]]).to_numpy()
+        for name, one in edit_tables(self.cases, self.edits, self.change(shares), wrong, None, self.weighing):
             yield name, one
             if name.endswith(": newly wrong"):
                 yield name.removesuffix("newly wrong") + "loses a class", one
-        yield from self.valid_faults(model, wrong, whole["error on generated images"] | n, "loses a class")
+        yield from self.valid_faults(model, wrong, whole["error on generated images"], "loses a class")
 
     def comparison(self) -> Rows:
         """Yield the figures of two models on the test cases that can be compared with both."""
         right = np.stack([self.right(1), self.right(2)])
         known = (right >= 0).all(axis=0)
-        wrong = right[:, known] == 0
-        sources, place = np.unique(self.cases["source"].to_numpy(int)[known], return_inverse=True)
-        cases = np.bincount(place).astype(float)
-        shares = np.stack([np.bincount(place, one) / cases for one in wrong], axis=1)
-        means = SourceMeans(shares, cases if self.settings["weighing"] == "case" else None)
+        first, second = right[:, known] == 0
+        cases = pd.DataFrame({"first": first, "second": second}).groupby(self.cases["source"].to_numpy()[known])
+        means = SourceMeans(cases.mean().to_numpy(float), weights_of(cases.size().to_numpy(float), self.weighing))
         n = int(known.sum())
         yield "error of the first model", means.figure(lambda m: m[..., 0], n)
         yield "error of the second model", means.figure(lambda m: m[..., 1], n)
         yield "second less first", means.figure(lambda m: m[..., 1] - m[..., 0], n)
-        beside = {"n": n, "sources": len(sources)}
-        yield "test cases that only the first gets wrong", figure(int((wrong[0] & ~wrong[1]).sum()), **beside)
-        yield "test cases that only the second gets wrong", figure(int((wrong[1] & ~wrong[0]).sum()), **beside)
-        yield "test cases left out", figure(int((~known).sum()), **beside)
+        beside = {"n": n, "sources": len(means.weights)}
+        yield "test cases that only the first gets wrong", figure((first & ~second).sum(), **beside)
+        yield "test cases that only the second gets wrong", figure((second & ~first).sum(), **beside)
+        yield "test cases left out", figure((~known).sum(), **beside)
 
     def figures(self) -> Rows:
         """Yield every figure by its name."""
