@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from core.errors import UserError
 from core.images import MAX_BYTES
-from core.words import composed
+from core.words import composed, count_of
 from formats.types import Report
 
 T = TypeVar("T")
@@ -335,7 +335,7 @@ class _Archive:
 def report_hidden(what: str, count: int, report: Report) -> None:
     """Add a row to the report with the number of hidden files that were left out."""
     if count:
-        report.refuse(what, f"{count:,} hidden file{' was' if count == 1 else 's were'} left out.")
+        report.refuse(what, f"{count_of(count, 'hidden file', 'was')} left out.")
 
 
 class Inner:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from core.errors import UserError
 from core.test_sets import split_to_load
+from core.words import count_of
 from formats.common import class_list_of, is_sheet, pair_of_files, read_classes, require_each, splits_of
 from formats.draft import Draft
 from formats.files import Files, images_in, is_image, joined
@@ -114,11 +115,8 @@ class ClassFolders(Source):
             extra = sum(is_image(path) for path in self.files.files(base, deep=False))
             classes = self.files.folders(base)
             if extra and classes:
-                self.report.refuse(
-                    base or self.files.name,
-                    f"{extra:,} image{' lies' if extra == 1 else 's lie'} beside the folders of classes: what is in "
-                    "none of them has no label, and was left out.",
-                )
+                why = "beside the folders of classes: what is in none of them has no label, and was left out."
+                self.report.refuse(base or self.files.name, f"{count_of(extra, 'image', 'lies')} {why}")
             for folder in classes or [""]:
                 for path in images_in(self.files, joined(base, folder)):
                     yield self._found(path)

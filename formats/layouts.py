@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from core.data_files import DataTable
 from core.errors import UserError
+from core.words import count_of
 from formats import coco, huggingface, image_folders, imagenet, published, road_scenes, tables, voc, webdataset, yolo
 from formats.draft import MANIFEST, Draft, read_manifest
 from formats.files import MOST_TABLE, Files, Inner, is_image
@@ -152,11 +153,10 @@ def _guess(files: Files, report: Report) -> str:
     chosen = next(name for name, count in explained.items() if count and 2 * count >= most)
     for name, count in explained.items():
         if count and name != chosen and (count > explained[chosen] or (_by_lists(name) and not _by_lists(chosen))):
-            images = "1 image" if count == 1 else f"{count:,} images"
             report.changed(
                 files.name,
-                f"It was read as {LAYOUTS[chosen].title}. As {LAYOUTS[name].title} it has {images}: choose the format "
-                f"“{name}” if that is meant.",
+                f"It was read as {LAYOUTS[chosen].title}. As {LAYOUTS[name].title} it has {count_of(count, 'image')}: "
+                f"choose the format “{name}” if that is meant.",
             )
     return chosen
 

@@ -17,7 +17,7 @@ from core.images import opened, png_of
 from core.masks import UNLABELLED, renumbered
 from core.test_sets import split_to_load
 from formats.common import read_classes, require_each, splits_of
-from formats.draft import Draft, Picture
+from formats.draft import Draft
 from formats.files import Files, Inner, images_in, joined, lines_in, open_files
 from formats.naming import choose_option, split_folder, standard
 from formats.pages import CLASSES, Description, description_of
@@ -55,7 +55,10 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
         assert picture.mask is not None
         numbers = number_of(example)
         image, mask = named(example)[0], f"gtFine/{city(example)}/{example.name}_gtFine_labelIds.png"
-        draft.put(mask, picture.mask if all(old == new for old, new in numbers.items()) else _mapped(picture, numbers))
+        if any(old != new for old, new in numbers.items()):
+            draft.put(mask, png_of(renumbered(Image.open(io.BytesIO(picture.mask)).convert("L"), numbers)))
+        else:
+            draft.put(mask, picture.mask)
         details = ("classes of masks", "splits") if example.split else ("classes of masks",)
         draft.record(picture, image, mask, details, mask_numbers={str(new): old for old, new in numbers.items()})
     draft.classes["masks"] = {str(number): name for number, name in common.items()}
@@ -63,9 +66,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
     return description_of("cityscapes", first)
 
 
-def _common_numbers(
-    examples: Sequence[Example],
-) -> tuple[dict[int, str], Callable[[Example], dict[int, int]]]:
+def _common_numbers(examples: Sequence[Example]) -> tuple[dict[int, str], Callable[[Example], dict[int, int]]]:
     """Return the same class numbers for all masks. A class keeps its number if free, else gets the next free one."""
     placed: dict[tuple[str, int], int] = {}
 
@@ -88,11 +89,6 @@ def _common_numbers(
                 placed[key] = free
     common = {number: name for (name, _), number in sorted(placed.items(), key=lambda item: item[1])}
     return common, lambda example: {number: placed[key] for number, key in keys(example)}
-
-
-def _mapped(picture: Picture, numbers: Mapping[int, int]) -> bytes:
-    with Image.open(io.BytesIO(picture.mask or b"")) as mask:
-        return png_of(renumbered(mask.convert("L"), numbers))
 
 
 class SceneSource(PathSource):

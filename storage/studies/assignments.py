@@ -144,7 +144,7 @@ class Assignments(Repository):
         time = now()
         if row["state"] == "expired":
             _end_leases(db, row["study"], time)  # expired leases of others must not block the item
-            if _is_full(db, row):
+            if row["kind"] == "item" and first_value(db, _QUERIES["is_full"], [row["item"]]):
                 text = "This image has all its votes from other people by now; continue with the next one."
                 raise VoteRefused("full", text)
             if row["kind"] == "item" and _has_had_most(db, row["study"], worker, rules):
@@ -336,10 +336,6 @@ def _give(db: Db, study_id: str, worker: str, item: Row, seed: int, time: str, e
         "expires": expires,
     }
     return _by_id(db, insert_row(db, "assignments", row))
-
-
-def _is_full(db: Db, row: Row) -> bool:
-    return row["kind"] == "item" and bool(first_value(db, _QUERIES["is_full"], [row["item"]]))
 
 
 def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> None:

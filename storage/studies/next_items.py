@@ -28,13 +28,7 @@ _QUERIES = DataTable(__file__, str)
 
 
 def next_item(
-    db: Db,
-    study_id: str,
-    worker: str,
-    kind: ItemKind,
-    rules: Rules,
-    lost: Collection[str] = (),
-    remember: bool = True,
+    db: Db, study_id: str, worker: str, kind: ItemKind, rules: Rules, lost: Collection[str] = (), remember: bool = True
 ) -> Row | None:
     """Return the row (id, kind, image, source) of the worker's next item of a kind, or None if none exists.
 
