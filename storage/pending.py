@@ -17,6 +17,7 @@ from core.data_files import DataTable
 from core.predictions import names_label
 from core.studies import Adjudication, Vote
 from storage.curation.stored_sets import change_sets
+from storage.engine.queries import first_value
 from storage.studies.rows import item_of, rules_of
 
 QUERIES = DataTable(__file__, str)
@@ -30,19 +31,15 @@ def give_functions(connection: sqlite3.Connection) -> None:
 
 def take_up(db: Db) -> None:
     """Do the pending work within the caller's transaction. Call `give_functions` for the connection before."""
-    if _waits(db, "pending_outcomes"):
+    if first_value(db, "SELECT 1 FROM pending_outcomes LIMIT 1"):
         db.execute("DELETE FROM catalogue_outcomes WHERE (entry, model) IN (SELECT entry, model FROM pending_outcomes)")
         db.execute(QUERIES["take_up_outcomes"].format_map(QUERIES))
         db.execute("DELETE FROM pending_outcomes")
-    if _waits(db, "pending_validity"):
+    if first_value(db, "SELECT 1 FROM pending_validity LIMIT 1"):
         db.execute(QUERIES["take_up_validity"].format_map(QUERIES))
         db.execute("DELETE FROM pending_validity")
-    if _waits(db, "pending_set_changes"):
+    if first_value(db, "SELECT 1 FROM pending_set_changes LIMIT 1"):
         change_sets(db)
-
-
-def _waits(db: Db, table: str) -> bool:
-    return db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
 def _names_label(guess: str | None, label: str | None) -> bool | None:

@@ -113,7 +113,7 @@ class Catalogue(Repository):
         """Return the number of images that match a filter. It is exact, but at most `most` if the filter has words."""
         selection = Selection(db, image_filter)
         number = selection.counted(most)
-        return Count(number) if not selection.has_words or number <= most else Count(most, exact=False)
+        return Count(number) if selection.words == "" or number <= most else Count(most, exact=False)
 
     @read
     def ids(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[int, ...]:

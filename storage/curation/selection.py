@@ -65,21 +65,17 @@ class Selection:
     def __init__(self, db: Db, image_filter: ImageFilter, held: Held | None = None) -> None:
         self._db, self.filter = db, image_filter
         self._parts: dict[tuple[int, int], Bits] = {}
-        self._words: str | None = ""
+        self.words: str | None = ""
+        """Full-text query for the search words: "" without any, None if they hold no word that can be found."""
         if held is not None:
             self.chunks, self.bits, self.everything = len(held.bits) // BYTES, held.bits, False
             return
         self.chunks = ((first_value(db, "SELECT max(id) FROM catalogue") or 0) >> CHUNK_BITS) + 1
-        self._words = matching(image_filter.text, image_filter.edited)
-        self.everything = self._words == "" and replace(image_filter, text="", edited="") == ImageFilter()
+        self.words = matching(image_filter.text, image_filter.edited)
+        self.everything = self.words == "" and replace(image_filter, text="", edited="") == ImageFilter()
         """True if the filter excludes nothing. Then the stored counts can be used."""
         self.bits = self._without_words()
         """Set of entries that match the filter without its search words, which `whole` and `part` apply."""
-
-    @property
-    def has_words(self) -> bool:
-        """True if the filter has search words."""
-        return self._words != ""
 
     @cached_property
     def whole(self) -> Bits:
@@ -93,18 +89,18 @@ class Selection:
     def part(self, first: int, last: int) -> Bits:
         """Return the selected entries of chunks `first` up to but not including `last`."""
         bits = self.bits[first * BYTES : last * BYTES]
-        if not self._words or not bits.any():
+        if not self.words or not bits.any():
             return bits
         if (first, last) in self._parts:
             return self._parts[first, last]
         start = first << CHUNK_BITS
-        listed = first_value(self._db, _QUERIES["words"], [self._words, start, last << CHUNK_BITS])
+        listed = first_value(self._db, _QUERIES["words"], [self.words, start, last << CHUNK_BITS])
         bits = self._parts[first, last] = bits & entry_sets.of_entries(entry_sets.listed(listed) - start, last - first)
         return bits
 
     def counted(self, most: int) -> int:
         """Return the number of selected entries. If it exceeds `most`, return a number not much above `most`."""
-        if not self._words:
+        if not self.words:
             return entry_sets.size(self.bits)
         number = 0
         for first in range(0, self.chunks, _PART):
@@ -161,7 +157,7 @@ class Selection:
 
     def _without_words(self) -> Bits:
         image_filter, none = self.filter, entry_sets.none_of(self.chunks)
-        if self._words is None or image_filter.role == "source":
+        if self.words is None or image_filter.role == "source":
             return none
         bits = self.value("there", "")
         for facet, values in image_filter.facets.items():
@@ -496,7 +492,7 @@ def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
 
 def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
     reviewed = "SELECT 1 FROM catalogue_values WHERE facet = 'review' AND value <> 'open' AND entries > 0"
-    if db.execute(reviewed).fetchone() is None:
+    if not first_value(db, reviewed):
         return open_ones
     places: dict[str, list[str]] = defaultdict(list)
     for line, place in db.execute(_QUERIES["open_cells"]):
