@@ -75,10 +75,9 @@ class Files(Protocol):
         """Return the bytes of a file. Raises UserError if it is missing, damaged or larger than `most` bytes."""
 
     def path(self, name: str) -> Path:
-        """Return the path on the disk of a file, to read it piece by piece.
+        """Return the path on the disk of a file, to read it piece by piece. A file in an archive is copied once.
 
-        A file in an archive is copied at its first use. Raises UserError if it is damaged or may not be copied, OSError
-        if the disk is full.
+        Raises UserError if it is damaged or may not be copied, OSError if the disk is full.
         """
 
     def stamp(self, name: str) -> str:

@@ -1,5 +1,4 @@
-"""Folders of images: a folder for each class, as torchvision's ImageFolder reads them, and plain ones with masks and
-captions.
+"""Folders of images: one for each class, as torchvision's ImageFolder reads them, and plain ones with masks, captions.
 
 A folder named like a split, a mask or a system folder counts as a class if the folders beside it are classes.
 """

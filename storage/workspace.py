@@ -96,8 +96,7 @@ class Workspace:
     def open(self) -> Workspace:
         """Open or create the workspace. End the jobs of dead processes and remove their temporary files.
 
-        Raises UserError if the folder cannot be written, or if its database is damaged or belongs to another program or
-        version.
+        Raises UserError if the folder cannot be written, or its database is damaged or of another program or version.
         """
         try:
             for folder in (self.folder, self.images.folder, self._presence.folder):
@@ -133,10 +132,9 @@ class Workspace:
 
     @contextmanager
     def served(self, address: str) -> Iterator[None]:
-        """Reserve the workspace for this server within the `with` block.
+        """Reserve the workspace for this server. Raises UserError with the address of a server that has it.
 
-        Two servers would draw each approved image twice. Raises UserError with the other server's address if one has
-        reserved the workspace.
+        Two servers would draw each approved image twice.
         """
         path = self._presence.folder / SERVER
         with path.open("a+", encoding="utf-8") as file:

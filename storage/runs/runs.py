@@ -254,10 +254,9 @@ class Runs(Repository):
     def search(
         self, db: Db, limit: int = 50, removed: bool = False, find: str = "", after: str = ""
     ) -> tuple[RunSummary, ...]:
-        """Return up to `limit` runs, most recently changed first. With `removed`, return the deleted runs.
+        """Return up to `limit` runs after the run `after`, most recently changed first; with `removed`, deleted ones.
 
-        `find` selects runs with this text in name or label, ignoring case. For the next page, pass the last run's id as
-        `after`.
+        `find` selects runs with this text in name or label, ignoring case.
         """
         values = {"removed": int(removed), "find": find.casefold(), "limit": limit, "after": after}
         return tuple(_summary(row) for row in db.query(_QUERIES["search"].format(begun=BEGUN), values))

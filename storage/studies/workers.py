@@ -196,10 +196,9 @@ class Workers(Repository):
     def decide(
         self, db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str, only_pending: bool = False
     ) -> None:
-        """Approve or reject all assignments that the worker has answered in this study, except training.
+        """Approve, reject or reset to "pending" all answered assignments of the worker in this study, except training.
 
-        "pending" resets the decisions. With `only_pending`, earlier decisions stay. Raises UserError if the worker is
-        not in the study, and for a rejection without a reason.
+        With `only_pending`, earlier decisions stay. Raises UserError for no worker of the study or a missing reason.
         """
         _require_enrolment(db, study_id, worker)
         reason = checked_reason(reason, needed=verdict == "rejected")

@@ -139,10 +139,9 @@ class TestSets(Repository):
 
     @write
     def release(self, db: Db, version: int, expected: str, note: str, thresholds: Mapping[str, float]) -> SetVersion:
-        """Make a draft final. Its id follows from its content.
+        """Make a draft final. Its id follows from its content. `expected` is the id of the content that was checked.
 
-        `expected` is the id of the content that was checked. Raises UserError if the draft was changed since, is no
-        draft, or if the same content was released before.
+        Raises UserError if the draft was changed since, is no draft, or has the content of another version.
         """
         _require_draft(db, version)
         draft, note = _version(db, version), checked_note(note)
@@ -180,8 +179,7 @@ class TestSets(Repository):
     def part(self, db: Db, version: int, name: str, moved: Sequence[str], shared: Sequence[str]) -> SetVersion:
         """Move images of a draft, with labels and splits, into the draft of a new set. Return the new draft.
 
-        `shared` images are copied, so both drafts have them. Raises UserError for a released version and for a taken
-        name.
+        `shared` images are copied, so both drafts have them. Raises UserError for a released version or a taken name.
         """
         _require_draft(db, version)
         _, number = create_set(db, name, "")
