@@ -18,8 +18,8 @@ from core.images import StoredImage
 from core.imports import Import, ImportRow, RowKind
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
-from storage.engine.database import Repository, read, reading, write
-from storage.engine.queries import change_row, first_column, first_value, insert_row, insert_rows, required_row
+from storage.engine.database import Repository, read, write
+from storage.engine.queries import change_row, first_column, first_value, insert_row, insert_rows, records, required_row
 from storage.engine.rows import Row, now, record_of, whole
 from storage.images import keep_image
 
@@ -74,21 +74,13 @@ class ImportedImage(ImageFacts):
     """Id of the test case to which the image is linked, if its picture was made in this workspace."""
 
 
-def _get(db: Db, number: int) -> Import:
-    """Return one import. Raises UserError if the number is unknown."""
-    row = _row(db, number)
-    images, made, sources = db.execute(_QUERIES["counts"], [number]).fetchone()
-    rows = dict(db.execute(_QUERIES["told"], [number]).fetchall())
-    return record_of(Import, row, images=images, made=made, sources=sources, rows=rows)
-
-
 class Imports(Repository):
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
         """Begin an import or continue the one with the same content and options under its name. Return its number."""
-        known = _find(db, content, options)
-        if known is not None:
-            return known
+        query = "SELECT id FROM imports WHERE content = ? AND options = ?"
+        if known := first_value(db, query, [content, _key(options)]):
+            return int(known)
         row = {"name": whole(name), "source": whole(source), "content": content, "options": _key(options)}
         return insert_row(db, "imports", {**row, "created": now()})
 
@@ -120,18 +112,22 @@ class Imports(Repository):
         done = {"state": "done", "layout": layout, "header": _json(header), "finished": now()}
         change_row(db, "imports", number, done)
 
-    get = reading(_get)
+    @read
+    def get(self, db: Db, number: int) -> Import:
+        """Return one import. Raises UserError if the number is unknown."""
+        _row(db, number)
+        return records(db, Import, f"{_QUERIES['imports']} WHERE id = ?", [number])[0]
 
     @read
     def all(self, db: Db) -> tuple[Import, ...]:
         """Return all imports, latest first."""
-        return tuple(_get(db, number) for number in first_column(db, "SELECT id FROM imports ORDER BY id DESC"))
+        return records(db, Import, f"{_QUERIES['imports']} ORDER BY id DESC")
 
     @read
     def find(self, db: Db, content: str, options: Mapping[str, Any]) -> Import | None:
         """Return the import with this content and these options, or None."""
-        number = _find(db, content, options)
-        return None if number is None else _get(db, number)
+        query = f"{_QUERIES['imports']} WHERE content = ? AND options = ?"
+        return next(iter(records(db, Import, query, [content, _key(options)])), None)
 
     @read
     def held(self, db: Db, number: int) -> frozenset[str]:
@@ -168,12 +164,6 @@ class Imports(Repository):
 
 def _row(db: Db, number: int) -> Row:
     return required_row(db, "imports", number, f"There is no import {number}; take one from the list.", "number")
-
-
-def _find(db: Db, content: str, options: Mapping[str, Any]) -> int | None:
-    query = "SELECT id FROM imports WHERE content = ? AND options = ?"
-    number: int | None = first_value(db, query, [content, _key(options)])
-    return number
 
 
 def _key(options: Mapping[str, Any]) -> str:

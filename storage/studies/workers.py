@@ -17,16 +17,7 @@ from core.errors import UserError
 from core.stored_studies import Enrolment, Role, Session
 from core.studies import ApprovalVerdict, Worker
 from storage.engine.database import Repository, read, reading, write, writing
-from storage.engine.queries import (
-    change_row,
-    first_column,
-    first_value,
-    insert_row,
-    insert_rows,
-    record,
-    records,
-    required_row,
-)
+from storage.engine.queries import change_row, first_column, first_value, insert_row, insert_rows, records, required_row
 from storage.engine.rows import checked_text, later, now, record_of, sha_of, whole
 from storage.studies.next_items import look_again
 from storage.studies.rows import append_log, log_change, release, require_study, touch
@@ -88,7 +79,7 @@ def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
 
 def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
     """Return a worker's state in a study; None if the worker is not enrolled."""
-    return record(db, Enrolment, _QUERIES["enrolment"], [study_id, worker])
+    return next(iter(records(db, Enrolment, _QUERIES["enrolment"], [study_id, worker])), None)
 
 
 class Workers(Repository):
@@ -276,7 +267,7 @@ class Sessions(Repository):
     def get(self, db: Db, token: str) -> Session | None:
         """Return the session with this token; None if it is unknown, expired or closed."""
         query = "SELECT * FROM sessions WHERE sha = ? AND expires > ?"
-        return record(db, Session, query, [sha_of(token[:200]), now()])
+        return next(iter(records(db, Session, query, [sha_of(token[:200]), now()])), None)
 
     @write
     def close(self, db: Db, token: str) -> None:
