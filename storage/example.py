@@ -61,8 +61,6 @@ def _record(db: Db) -> ExampleRecord | None:
 
 
 class Example(Repository):
-    """The example of one workspace. All methods may be called from any thread."""
-
     record = reading(_record)
 
     @write

@@ -31,8 +31,6 @@ def _open(db: Db, image_filter: ImageFilter) -> Bits:
 
 
 class Judgements(Repository):
-    """The judgements of one workspace. All methods may be called from any thread."""
-
     @write
     def save(self, db: Db, judge: str, questions: str, judgements: Mapping[int, Judgement]) -> None:
         """Save judgements by the image's number. `questions` is a hash of the texts sent. Earlier judgements stay."""

@@ -51,8 +51,6 @@ def _run(db: Db, run: int) -> ScoreRun:
 
 
 class Scores(Repository):
-    """The scores of one workspace. All methods may be called from any thread."""
-
     @write
     def save(self, db: Db, new: NewScores) -> int:
         """Save scores instead of those of their task and those across tasks. Return the number of their run.

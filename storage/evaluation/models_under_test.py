@@ -89,8 +89,6 @@ class StoredRetraining:
 
 
 class ModelsUnderTest(Repository):
-    """The models under test and all their probabilities. All methods may be called from any thread."""
-
     @write
     def record(
         self, db: Db, settings_key: str, identity: ModelIdentity, title: str, settings: dict[str, Any]
