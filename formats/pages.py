@@ -88,7 +88,9 @@ def card(
         "Splits": Counter(split_folder(example.split) for example in examples),
         "Labels": Counter(example.label for example in examples if example.label),
         "Edit types": Counter(kind for example in examples for kind in dict.fromkeys(example.edit_types)),
-        "What they are": Counter(map(_kind, examples)),
+        "What they are": Counter(
+            "source" if one.role == "source" else "generated" if one.xmp else "imported" for one in examples
+        ),
     }
     return _TEMPLATES.lines(
         "card.md",
@@ -105,12 +107,6 @@ def card(
             if counted
         },
     )
-
-
-def _kind(example: Example) -> str:
-    if example.role == "source":
-        return "source"
-    return "generated" if example.xmp else "imported"
 
 
 def croissant(

@@ -29,14 +29,14 @@ class ClassPaths(PathSource):
         return any(cls.path.fullmatch(name) for name in files.names)
 
     def survey(self, split: str) -> Survey:
-        classes = {match["folder"]: _words(match["class"]) for match in self.matches()}
+        classes = {match["folder"]: match["class"].replace("_", " ") for match in self.matches()}
         return Survey(tuple(classes[folder] for folder in sorted(classes)))
 
     def found(self, match: re.Match[str]) -> Found:
         groups = match.groupdict("")
         path, variant = match[0], groups.get("variant", "")
         return Found(
-            *(path, groups["name"], opener(self.files, path), _words(groups["class"])),
+            *(path, groups["name"], opener(self.files, path), groups["class"].replace("_", " ")),
             split=standard(groups.get("split", "")),
             attributes={"variant": variant} if variant else {},
         )
@@ -108,10 +108,6 @@ class IwildcamSource(TableSource):
 
     def _file(self, named: str, folder: str) -> str | None:
         return super()._file(joined("train", named), folder) if named else None
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, int]], bytes]:
