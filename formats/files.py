@@ -21,6 +21,7 @@ import zipfile
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
@@ -180,18 +181,15 @@ class Folder:
     def __init__(self, folder: Path, report: Report, follow_links: bool = False) -> None:
         self.name = folder.name or str(folder)
         self._folder, self._report, self._follow = folder, report, follow_links
-        self._names: tuple[str, ...] | None = None
         self._links: set[str] = set()
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
-        if self._names is None:
-            hidden_files: list[str] = []
-            names = tuple(sorted(self._walk("", True, (), hidden_files)))
-            require_few(names, self.name)
-            report_hidden(self.name, len(hidden_files), self._report)
-            self._names = names
-        return self._names
+        hidden_files: list[str] = []
+        names = tuple(sorted(self._walk("", True, (), hidden_files)))
+        require_few(names, self.name)
+        report_hidden(self.name, len(hidden_files), self._report)
+        return names
 
     def folders(self, inside: str = "") -> list[str]:
         return [entry.name for entry in self._entries(inside) if entry.is_dir(follow_symlinks=self._follow)]

@@ -13,6 +13,7 @@ from array import array
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any, BinaryIO
 
@@ -70,7 +71,6 @@ class TableSource(Source):
         listed = self.options.get("classes", "")
         self._classes = class_list(self.files, listed) if listed else ()
         self._tables = list(self._chosen_tables())
-        self._seen: _Index | None = None
         self._used: set[str] = set()
         self._exported = self.files.has(RECORDS)
 
@@ -131,18 +131,16 @@ class TableSource(Source):
     def stamp(self, key: str, file: str = "") -> str:
         return self.files.stamp(file) if file else ""
 
-    @property
+    @cached_property
     def _index(self) -> _Index:
-        if self._seen is None:
-            index, digests = _Index(), array("Q")
-            for number, table in enumerate(self._tables):
-                for row in _Rows(self.files, table, Report(), Tally(Report()), self._label):
-                    if (found := self._found(row, Tally(Report()))) is not None:
-                        index.note(found, number, row.place)
-                        digests.append(digest(found.file))
-            index.keys = Places(digests)
-            self._seen = index
-        return self._seen
+        index, digests = _Index(), array("Q")
+        for number, table in enumerate(self._tables):
+            for row in _Rows(self.files, table, Report(), Tally(Report()), self._label):
+                if (found := self._found(row, Tally(Report()))) is not None:
+                    index.note(found, number, row.place)
+                    digests.append(digest(found.file))
+        index.keys = Places(digests)
+        return index
 
     def _found(self, row: _Row, tally: Tally) -> Found | None:
         folder = posixpath.dirname(row.table)
