@@ -11,7 +11,7 @@ import posixpath
 import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 from core import rle
@@ -187,11 +187,11 @@ class CocoSource(Source):
                     if isinstance(entry, dict):
                         table.note(what, entry, place, size, names, image_ids)
         except ValueError:
-            return _Table(name, problem=_NO_FORM)
+            return _Table(name, _NO_FORM)
         except OSError as error:
-            return _Table(name, problem=f"It cannot be read: {error.strerror or error}.")
+            return _Table(name, f"It cannot be read: {error.strerror or error}.")
         if not names:
-            return replace(table, problem="It lists no image: download it again." if self.in_place else "")
+            return _Table(name, "It lists no image: download it again." if self.in_place else "")
         table.finish(image_ids)
         table.stamp = stamp_of(self.files.path(name))
         table.folder = self._folder_of(name, names)
@@ -313,26 +313,17 @@ class CocoSource(Source):
         return replace(found, mask=painted(shapes, size), classes=classes or {n: name for name, n in numbers.items()})
 
 
-@dataclass
 class _Table:
-    name: str
-    problem: str = ""
-    kind: str = ""
-    """“caption” or “keypoints” if the annotations of the list have these; otherwise ""."""
-    stamp: str = ""
-    folder: str = ""
-    places: array[int] = field(default_factory=lambda: array("Q"))
-    sizes: array[int] = field(default_factory=lambda: array("Q"))
-    keys: Places = field(default_factory=Places)
-    ids: Places = field(default_factory=Places)
-    categories: dict[str, str] = field(default_factory=dict)
-    licences: dict[str, str] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-    has_regions: bool = False
-    _ids: array[int] = field(default_factory=lambda: array("Q"))
-    _at: array[int] = field(default_factory=lambda: array("Q"))
-    _bytes: array[int] = field(default_factory=lambda: array("Q"))
-    _by_image: Places = field(default_factory=Places)
+    def __init__(self, name: str, problem: str = "") -> None:
+        self.name, self.problem, self.stamp, self.folder = name, problem, "", ""
+        self.kind = ""
+        """“caption” or “keypoints” if the annotations of the list have these; otherwise ""."""
+        self.places, self.sizes, self._ids, self._at, self._bytes = (array("Q") for _ in range(5))
+        self.keys = self.ids = self._by_image = Places()
+        self.categories: dict[str, str] = {}
+        self.licences: dict[str, str] = {}
+        self.remarks: list[str] = []
+        self.has_regions = False
 
     def note(self, what: str, entry: Record, place: int, size: int, names: list[str], ids: list[str]) -> None:
         """Store the byte range of an entry. Also append the image's name and id to `names` and `ids`."""
