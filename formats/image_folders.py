@@ -238,22 +238,17 @@ class PlainFolder(Source):
         stems = {posixpath.splitext(name)[0] for name in self._images}
         keys = {_key(name) for name in self._images}
         for name in self.files.names:
-            ending = posixpath.splitext(name)[1].lower()
-            base = posixpath.basename(name)
-            if is_image(name) or name in texts or base in _OURS or ending == ".md":
+            stem, ending = posixpath.splitext(name)
+            ending = ending.lower()
+            if is_image(name) or name in texts or posixpath.basename(name) in _OURS or ending == ".md":
                 continue
-            if ending == ".txt":
-                if _key(name) in keys:
-                    tally.note(name, "It is called as an image and may describe it: it was not read.")
-                continue
-            if ending in _TABLES:
-                if posixpath.splitext(name)[0] in stems:
-                    tally.note(
-                        name, f"It lies beside an image and may describe it: files with {ending} are not read here."
-                    )
-                else:
-                    tally.note(name, f"It is no image: files with {ending} are not read in a folder of images.")
-            else:
+            if ending == ".txt" and _key(name) in keys:
+                tally.note(name, "It is called as an image and may describe it: it was not read.")
+            elif ending in _TABLES and stem in stems:
+                tally.note(name, f"It lies beside an image and may describe it: files with {ending} are not read here.")
+            elif ending in _TABLES:
+                tally.note(name, f"It is no image: files with {ending} are not read in a folder of images.")
+            elif ending != ".txt":
                 self.report.refuse(name, _NO_IMAGE)
 
 
