@@ -46,7 +46,7 @@ def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
             tally.note(where, f"Its column “{column}” holds infinity or no number (NaN): it was left out.")
             continue
         name = column.strip().casefold()
-        if name not in _OF_ANY_CASE or (column != name and name in values) or name in known:
+        if name not in ("label", "split", "caption") or (column != name and name in values) or name in known:
             name = column
         if name == "caption" and isinstance(plain, list) and plain and isinstance(plain[0], str):
             tally.note(where, f"Its column “{column}” holds {len(plain)} texts: the first one was taken.")
@@ -69,9 +69,6 @@ def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
             tally.note(where, f"Its column “{column}” is not what an export has under this name: it is kept as a fact.")
         row = Row.model_validate(known)
     return row.model_copy(update={"facts": {**facts, **row.facts}})
-
-
-_OF_ANY_CASE = ("label", "split", "caption")
 
 
 def _is_valid(name: str, value: Any) -> bool:

@@ -49,7 +49,6 @@ BROKEN_ARCHIVE = (
 """Errors that reading a damaged archive raises. OSError comes from bzip2."""
 _FROM_WITHIN = re.compile(r"^(\./)+")
 """Prefix of the names in an archive that was packed from inside its folder."""
-GONE = "The file is not there any more: put it back, or list the data set again."
 _LINK = "It is a link, and links are not followed: put the file itself in its place."
 
 
@@ -146,7 +145,7 @@ def open_files(source: Path, report: Report, scratch: Path | None = None, follow
 def unreadable(error: OSError) -> UserError:
     """Return the error for a file of a data set that cannot be opened."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return UserError(GONE)
+        return UserError("The file is not there any more: put it back, or list the data set again.")
     return UserError(f"The file cannot be read: {error.strerror or error}.")
 
 

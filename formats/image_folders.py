@@ -38,7 +38,6 @@ _CAPTIONS = (".txt", ".caption")
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".parquet", ".arrow", ".npy", ".npz", ".tar")
 _NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")
 """Pattern of a line of numbers, as in files with boxes."""
-_NO_IMAGE = "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF can be read."
 
 
 def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
@@ -249,7 +248,7 @@ class PlainFolder(Source):
             elif ending in _TABLES:
                 tally.note(name, f"It is no image: files with {ending} are not read in a folder of images.")
             elif ending != ".txt":
-                self.report.refuse(name, _NO_IMAGE)
+                self.report.refuse(name, "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF can be read.")
 
 
 class Roles:

@@ -37,8 +37,6 @@ KAGGLE = "ILSVRC/Data/CLS-LOC"
 _SYNSETS, _SOLUTION = "LOC_synset_mapping.txt", "LOC_val_solution.csv"
 _WNID = re.compile(r"n\d{8}")
 _VAL_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG", re.IGNORECASE)
-_V2 = "imagenetv2"
-"""Prefix of the names of ImageNet-V2's folders."""
 _OPEN_TARS = 8
 """Number of class tars whose lists of files are in memory. A list has some thousand names."""
 
@@ -128,7 +126,8 @@ class ImagenetSource(Source):
         listed = any(posixpath.basename(name) in (_SYNSETS, "meta.mat", f"{DEVKIT}.tar.gz") for name in files.names)
         top = files.folders(wrapper_of(files))
         single = top and (
-            all(map(_WNID.fullmatch, top)) or (_numbered(top) and _V2 in f"{files.name}/{files.names[0]}".lower())
+            all(map(_WNID.fullmatch, top))
+            or (_numbered(top) and "imagenetv2" in f"{files.name}/{files.names[0]}".lower())
         )
         return sum(map(is_image, files.names)) if (ids and listed) or single else 0
 

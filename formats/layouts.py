@@ -20,7 +20,6 @@ from formats.source import Source
 from formats.types import Example, Report
 
 TITLES, _EXPECTED = DataTable(__file__, str, "titles"), DataTable(__file__, str, "expected")
-OpenSource = Callable[[Files, Report, Mapping[str, str], bool], Source]
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Layout:
     """A format of data sets or test sets, with its reader and writer."""
 
     name: str
-    source: OpenSource
+    source: Callable[[Files, Report, Mapping[str, str], bool], Source]
     write: Callable[[Draft, Sequence[Example]], Description] | None = None
     """Function that writes the format, or None if it can only be read."""
     options: tuple[str, ...] = ()

@@ -31,7 +31,6 @@ from storage.workspace import DATABASE, IMAGES
 
 MANIFEST = "manifest.json"
 FORMAT = 1
-_CHUNK = 1 << 20
 _BROKEN = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError)  # RuntimeError for an entry with a password
 
 
@@ -170,7 +169,7 @@ def _extract(archive: zipfile.ZipFile, name: str, target: Path, sha: str, source
     """Copy one entry of the zip to `target` and check its hash. Names in the zip are never used as paths."""
     try:
         with archive.open(name) as entry, open(target, "xb") as file:
-            shutil.copyfileobj(entry, file, _CHUNK)
+            shutil.copyfileobj(entry, file)
             file.flush()
             os.fsync(file.fileno())
     except (KeyError, *_BROKEN) as error:
