@@ -13,11 +13,10 @@ import io
 import posixpath
 import re
 import tarfile
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from core.class_tables import imagenet_labels
 from core.errors import UserError
@@ -171,15 +170,14 @@ class _ClassTars:
     def __init__(self, path: Path, report: Report) -> None:
         self._path, self._report = path, report
         try:
-            self._file: BinaryIO = path.open("rb")
-            outer = tar_places(self._file, TRAIN_TAR, report)
+            with path.open("rb") as file:
+                outer = tar_places(file, TRAIN_TAR, report)
         except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
             raise UserError(f"{TRAIN_TAR} is no tar that can be read: download it again.", field="root") from error
         self._starts = {
             name.removesuffix(".tar"): start for name, (start, _) in sorted(outer.items()) if name.endswith(".tar")
         }
         self._lists = Latest(lambda wnid: self._list(wnid, Report()), _OPEN_TARS)
-        self._lock = threading.Lock()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -202,9 +200,9 @@ class _ClassTars:
             raise UserError(UNKNOWN)
         wnid, _, image = name.partition("/")
         start, size = self._lists.get(wnid)[image]
-        with self._lock:
-            self._file.seek(start)
-            return self._file.read(min(size, most))
+        with self._path.open("rb") as file:
+            file.seek(start)
+            return file.read(min(size, most))
 
     def path(self, name: str) -> Path:
         raise UserError(f"{name} lies in an archive: unpack {self.name}, and give the folder.", field="root")
