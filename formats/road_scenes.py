@@ -302,11 +302,9 @@ class ShiftSource(Source):
 
 def _first_channel(mask: bytes) -> bytes:
     """Return the class numbers of a mask in colours, which are its red channel."""
+    image = opened(mask)
     try:
-        image = opened(mask)
         return mask if len(image.getbands()) == 1 else png_of(image.getchannel(0))
-    except UserError:
-        raise
     except Exception as error:  # a decoder may raise anything on a damaged file
         raise UserError("The mask is damaged or cut short: save or download it again.") from error
 
