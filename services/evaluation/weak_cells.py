@@ -257,11 +257,13 @@ class WeakCellSearch:
         # The same state gives the same choice, also after a kill.
         chance = np.random.default_rng([self._number, standing.chosen])
         left = np.array([len(one) for one in standing.waiting], np.int64)
-        size = min(ROUND, self._settings.images - standing.chosen)
+        budget = self._settings.images - standing.chosen
+        size = min(ROUND, budget)
         valid = _valid(standing.images, standing.invalid)
-        questions = [one.cells(standing.names) for one in _open_parts(standing.answers).values()]
+        cells, questions = standing.cells, [one.cells(standing.names) for one in _open_parts(standing.answers).values()]
         counts = standing.images, standing.faults, left
-        return next_round(standing.cells, *counts, size, chance, valid, self._settings.weak, questions), chance
+        pick = next_round(cells, *counts, size, chance, valid, self._settings.weak, questions, budget)
+        return pick, chance
 
     def view(self, reads: bool = True) -> SearchView:
         """Return what was found so far. `reads`: the model first reads images that it has not read."""
