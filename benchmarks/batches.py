@@ -104,7 +104,7 @@ class _Timed:
                 super().close()
 
         pool = Pool(order, self._workers, Sleeper)
-        while len(pool.processes) < pool.workers:
+        while len(pool.processes) < self._workers:
             pool.wait(0.1)
         self._began = time.perf_counter()
         return pool

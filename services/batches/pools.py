@@ -171,6 +171,11 @@ class WorkerPool(ABC, Generic[S]):
         slots, self._slots = self._slots, []
         self._end(slots)
 
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The process ids of the ready workers, each on its own machine."""
+        return tuple(slot.process for slot in self._slots if slot.process)
+
     @abstractmethod
     def _started(self) -> S:
         """Start a worker."""

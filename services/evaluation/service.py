@@ -447,9 +447,9 @@ class EvaluationService:
         cases, stored = found.cases, self._stored(question.model)
         entropy, gini = self._answers.doubts(stored, cases, cases.generated)
         passed = self._workspace.case_columns.passed(cases.table.entry[cases.generated.row])
-        # A segmenter may give no uncertainty.
-        has_doubts = cases.view.kind != "segmentation" or np.isfinite(entropy).any()
-        return rank(found, *((entropy, gini) if has_doubts else (None, None)), score, passed, votes, most)
+        if cases.view.kind == "segmentation" and not np.isfinite(entropy).any():  # a segmenter may give no uncertainty
+            return rank(found, None, None, score, passed, votes, most)
+        return rank(found, entropy, gini, score, passed, votes, most)
 
     def rank_captions(self, question: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:
         """Rank the undrawn captions of runs. Raises UserError as `rank`, and for an unknown run."""

@@ -51,8 +51,12 @@ class Evidence:
         """Begin to write the evidence of one or two models, or return the work in progress. Its result is a
         `ReadyExport`. Raises UserError for a draft, and for images of a filter.
         """
-        released(self._workspace, questions[0])  # raises now for a draft or a filter
+        self.require(questions[0])
         return self.work.begin(NAME, about(questions[0]), partial(self._write, questions))
+
+    def require(self, question: EvaluationQuestion) -> None:
+        """Raise UserError unless the question is on a released version of a test set."""
+        released(self._workspace, question)
 
     def ready(self, number: int) -> ReadyExport:
         """Return a finished bundle. Raises UserError if it is not finished, Missing if the file is gone."""

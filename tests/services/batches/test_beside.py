@@ -123,9 +123,9 @@ def test_what_a_helper_cannot_write_ends_the_run_in_a_sentence(tmp_path: Path) -
     plan = plan_of(tmp_path, 4)
 
     def pool(order: Order) -> ProcessPool:
-        return ProcessPool(replace(order, helpers=1, images=tmp_path / "gone"), 1, scripted)
+        return ProcessPool(replace(order, helpers=1, workspace=tmp_path / "gone"), 1, scripted)
 
-    with pytest.raises(UserError, match=r"The image was not saved in .*gone\. No such file"):
+    with pytest.raises(UserError, match=r"The image was not saved in .*gone/images\. No such file"):
         run(plan, tmp_path / "workspace", pool)
     with workspace_in(tmp_path / "workspace") as opened:
         assert not opened.batches.failures(1) and not images(opened)

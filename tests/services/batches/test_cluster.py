@@ -206,7 +206,7 @@ def test_what_no_worker_can_do_is_told_in_a_sentence(tmp_path: Path, two_nodes: 
             shutil.move(tmp_path / "data", tmp_path / "elsewhere")
             with pytest.raises(UserError, match=r"^The node 127.0.0.1 does not see the data set: mount .* same path"):
                 RayPool(order)
-            assert not list(order.images.glob(".*"))
+            assert not list((order.workspace / "images").glob(".*"))
         with pytest.raises(UserError, match="on Ray already"), on_ray(address=two_nodes):
             pass
 
