@@ -19,7 +19,8 @@ from core.types import Check
 
 FRAMING_KEPT = "framing kept"
 LEAST_COVERED = 0.95
-"""Minimum share of the source's frame that an image must show to be moved back. Below it, the border is too wide."""
+"""Minimum share of the source's frame that an image must show to be moved back. Below it, too wide a border must be
+filled."""
 IN_PLACE = 0.0075
 """Maximum shift of a corner, as a share of the sides, that is left uncorrected."""
 _CERTAIN = 0.2
@@ -141,7 +142,9 @@ def can_move_back(drift: Drift | None) -> bool:
 
 
 def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
-    """Check the share of the source's frame that an image of `size` shows. The note tells its drift."""
+    """Check the share (0 to 1) of the source's frame that an image of `size` (width, height) shows. It fails below
+    `LEAST_COVERED`, and gives no verdict if `drift` is None. The note tells the drift, and if it was moved back.
+    """
     if drift is None:
         note = "Its outlines are too unlike those of the source to tell whether the picture was shifted or zoomed."
         return Check(FRAMING_KEPT, None, None, note)

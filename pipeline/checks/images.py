@@ -95,11 +95,11 @@ def image_checks(
     lines: Mapping[str, Band] = BANDS,
     psnr: float | None = None,
 ) -> tuple[Check, ...]:
-    """Return all checks of an RGB image of its source's size that are possible without embedder, caption, labels or
-    mask if these are missing. Edges are compared at the drawn size, as their tolerance is in pixels: `drawn` is the
-    image of that size, if it was resized, and `control` its control image. Without `control`, edges are those of the
-    source (`edges_in_place`). `lines` are thresholds that the embedder's profile does not set, and `psnr` is the PSNR
-    of the inversion in dB.
+    """Return all checks of an RGB image of its source's size. Without an embedder, a caption, labels or a mask, the
+    checks that need them are left out. Edges are compared at the drawn size, as their tolerance is in pixels. `drawn`
+    is the image of that size, if it was resized, and `control` its control image. Without `control`, the image's edges
+    are compared with the source's (`edges_in_place`). `lines` are thresholds that the embedder's profile does not set.
+    `psnr` is the PSNR of the inversion in dB, or None.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
     # Only a Canny control image holds edges to compare. For other kinds, the source's edges are compared.
@@ -303,7 +303,9 @@ def _edit_direction(before: Vector, after: Vector, source_text: Vector, text: Ve
 def _label_seen(
     before: Vector, after: Vector, caption: str, label: str, others: Sequence[str], embedder: Embedder, band: Band
 ) -> Check:
-    """Check the lead of the label over the likeliest other one, unless CLIP sees another in the source too."""
+    """Check how much closer the image is to its caption than to that caption with the likeliest other label. Give no
+    verdict if CLIP already sees another label in the source.
+    """
 
     def asked(name: str) -> Vector:
         return embedder.text(_labelled(caption, label, name))

@@ -82,7 +82,8 @@ class Case:
 
 def judge_all(judge: LanguageModel, cases: Sequence[Case], settings: LanguageSettings) -> list[Judgement | UserError]:
     """Return a judge's judgement of each image, or the UserError of an image about which no reply came. A factor
-    without a readable reply gives a check that cannot tell. Raises Cancelled, and CannotLoad for all images.
+    without a readable reply gives a check that cannot tell. Raises Cancelled, and CannotLoad for an error that concerns
+    all images.
     """
     began, before = time.monotonic(), getattr(judge, "tokens", 0)  # some models count them
     names = [(at, name) for at, case in enumerate(cases) for name in _factors(case)]

@@ -59,8 +59,9 @@ def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternati
 def similarities(
     texts: Sequence[str], keyword: str, edit_type: EditType, task: Task, sentences: Sentences
 ) -> list[tuple[float, str]]:
-    """Return, for each text, its highest similarity (-1 to 1) and the phrase that has it: the keyword, as a phrase of
-    the edit type, or for a subject or object also the label or a protected class (up to its first comma).
+    """Return, for each text, its highest similarity (-1 to 1) and the phrase that it is most similar to. A text is
+    compared with the keyword, both as phrases of the edit type. For a subject or object, it is also compared with the
+    label or the protected classes, each up to its first comma.
     """
     if not texts:
         return []
@@ -74,8 +75,9 @@ def similarities(
 def closeness(
     change: Change, edit_type: EditType, task: Task, sentences: Sentences, raw: bool = False
 ) -> tuple[float | None, str]:
-    """Return the highest similarity of a change's new words to the replaced words and the protected names, with the
-    phrase that has it; None and "" without any. `raw`: by the plain cosine, and to names for edits of any type.
+    """Return the highest similarity of a change's new words to the replaced words and to the protected names, and the
+    phrase that has it. Return None and "" if there is nothing to compare. With `raw`, the similarity is the plain
+    cosine, and protected names count for any edit type.
     """
     names = _protected("object" if raw else edit_type, task)
     others = [change.gone, *names] if change.gone else names
@@ -92,7 +94,9 @@ def closeness(
 
 
 def is_of_type(change: Change, edit_type: EditType, sentences: Sentences) -> tuple[bool, EditType]:
-    """Return whether no other edit type is clearly nearer to old and new words of a change, and the nearest type."""
+    """Return whether the words of a change fit an edit type, and the type nearest to them. They fit unless another type
+    is clearly nearer. The nearness of a type is its mean nearness to the new and to the replaced words.
+    """
     phrases = [phrase for phrase in (change.came, change.gone) if phrase]
     every = [phrase for kind in EDIT_TYPES for group in _groups(kind) for phrase in group]
     embedded = list(dict.fromkeys((*phrases, *every)))

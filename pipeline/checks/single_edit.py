@@ -20,7 +20,8 @@ class Change:
     came: str
     """The new words. "" if words were only removed."""
     keyword: str
-    """`gone`. If words were only added or only removed, with the word before the change (at the start, after it)."""
+    """`gone`. If words were only added or only removed, it includes the word before the change (at the start, the one
+    after it)."""
     alternative: str
     """`came`, with the neighbouring word that `keyword` includes, if any."""
 

@@ -92,9 +92,9 @@ def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool 
 
 def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
     """Check that a counterfactual caption has its edits, keeps every protected word (except one that a person insists
-    on changing) and makes sense. Other words may change a little with an edit that has consequences, such as new
-    weather, which gives a remark. If `source` is "", the text describes a background, which may name no protected
-    class. The checks of the writing stage follow. A caption that no model wrote has only these.
+    on changing) and makes sense. If an edit has consequences, such as new weather, a few other words may change, and
+    their check passes with a remark. If `source` is "", the text describes a background, which may name no protected
+    class. The checks that the writing stage recorded come last. A caption that it left empty has only these.
     """
     if counterfactual.checks and not tokens(counterfactual.text):
         return counterfactual.checks
