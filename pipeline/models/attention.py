@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import torch
 
 SMALL = 16 * 16
-"""Maximum positions of a level whose self-attention is replaced. If all levels have more, the smallest counts."""
+"""Maximum number of positions of a network level whose self-attention is replaced. If all levels have more, the
+smallest counts."""
 MOST, PEAK = 1.5, 0.98
 """Maximum factor by which a faint change grows in a step, and the quantile over positions that measures it."""
 Windows = Sequence[Sequence[int]]
@@ -40,9 +41,9 @@ class Alignment:
 
 
 def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
-    """Align a prompt with its source, both in the same number of windows; `end` is the token that ends a text. Tokens
-    that replace the same number of others get their maps, one by one. Starts, ends and padding, which carries meaning
-    too, correspond by position.
+    """Align a prompt with its source, both in the same number of windows. `end` is the id of the token that ends a
+    text. Tokens that replace the same number of others take over their attention maps, one by one. Starts, ends and
+    padding (which carries meaning too) correspond by position.
     """
     import torch
 
@@ -85,8 +86,9 @@ class AttentionControl:
     ) -> None:
         """Replace cross-attention in the first `cross_steps` steps, and each row's self-attention in its `self_steps`.
         A picture stays as its source where maps of changed tokens are below `local_blend` of their maximum, and where
-        `region` (h, w), 0 to 1, is 0. Changes fainter than `least_change`, which grows with the steps, are strengthened
-        in each step.
+        `region` (h, w), 0 to 1, is 0. Without both (0 and None), the whole picture may change. `least_change` is the
+        minimum strength of a change after the last step, and in proportion before. A fainter change is strengthened in
+        each step.
         """
         import torch
 
@@ -109,7 +111,9 @@ class AttentionControl:
 
     @contextmanager
     def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
-        """Control the network's attention within the context, if the source is read. Compiled blocks run uncompiled."""
+        """Control the network's attention within the context, for latents of this size, if the control reads the
+        source. Compiled blocks then run uncompiled. Restores the previous processors, also after an error.
+        """
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
         for name in ("_moved", "_own", "_gone", "_new", "_region"):
@@ -137,7 +141,9 @@ class AttentionControl:
         return places <= self._small and self.step < max(self._self_steps)
 
     def change(self, maps: torch.Tensor, cross: bool) -> torch.Tensor:
-        """Return attention maps (rows, heads, positions, tokens or positions), replaced where this step does so."""
+        """Return attention maps (rows, heads, positions, tokens or positions), with those of the controlled rows
+        replaced if this step replaces them.
+        """
         import torch
 
         others, source, rows = maps[: -self._count - 1], maps[-self._count - 1], maps[-self._count :]

@@ -36,8 +36,8 @@ MOST_LIKELY = 50
 
 
 class CaptioningModel(UsesMemory, ABC):
-    """A model of transformers that captions pictures, one call at a time: several at once, each as if alone, if each
-    can have its own random draws.
+    """A model of transformers that captions pictures, one call at a time. A call captions several pictures at once,
+    with the same result as alone, if each can have its own random draws.
     """
 
     continues = False
@@ -149,8 +149,9 @@ class Blip2(CaptioningModel):
         return super()._draws_apart(settings.model_copy(update={"beams": 1}) if self._samples else settings)
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """Return each request's sentences as one text, and its prompts, one a line. An unanswered question adds no
-        sentence. Samples are drawn together without a prompt, each kept once, and only one at temperature 0.
+        """Return, for each request, its sentences as one text, and its prompts, one a line. An unanswered question adds
+        no sentence. Samples are drawn together, without a prompt, and repeated ones are dropped. At temperature 0 only
+        one is drawn.
         """
         pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
         if self._samples:
@@ -241,7 +242,9 @@ _OTHER_WARPERS: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_
 
 
 def own_draws(config: Any, settings: CaptionSettings) -> bool:
-    """Return True if each text of a batch can be sampled by its own seed: beams share their draws."""
+    """Return True if each text of a batch can be sampled by its own seed. False for sampled beams, which share their
+    draws, and if `config` (the model's own settings for `generate`) sets other ways to sample.
+    """
     if settings.temperature == 0:
         return True
     others = [name for name, idle in _OTHER_WARPERS.items() if getattr(config, name, None) not in (None, idle)]

@@ -163,7 +163,9 @@ class ChatJudge:
 
 
 def drawn_in_form(form: Any, settings: LanguageSettings, seed: int, device: str) -> dict[str, Any]:
-    """Return options of `generate` for one reply, drawn by `seed` in the tokens that `form` (an LLMatcher) allows."""
+    """Return options of `generate` for one reply. Its tokens are drawn by `seed` among those that `form` allows (an
+    LLMatcher of llguidance, or None for all tokens).
+    """
     import torch
 
     warpers = warpers_of(settings.temperature, 0, settings.top_p if settings.temperature else None, None)

@@ -14,7 +14,9 @@ from core.latest import Latest
 
 @contextmanager
 def sparing(net: Any, cache: Latest[Any], key: Hashable) -> Iterator[None]:
-    """Within the context, skip steps of strength 0, and encode the control image once, or take it from `cache`."""
+    """Within the context, skip steps of strength 0, and encode the control image once, or not at all if `cache` has its
+    features under the `key`.
+    """
     reader, whole = net.controlnet_cond_embedding, net.forward
 
     @wraps(whole)
@@ -30,7 +32,7 @@ def sparing(net: Any, cache: Latest[Any], key: Hashable) -> Iterator[None]:
 
 
 def encoding_once(encode: Callable[..., Any], cache: Latest[Any], key: Hashable) -> Callable[..., Any]:
-    """Return a function that encodes a control image, or nothing if `cache` has its features under the `key`."""
+    """Return a function that encodes a control image, unless `cache` already has its features under the `key`."""
 
     @wraps(encode)
     def once(pixels: Any, *arguments: Any, **more: Any) -> Any:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def decoding_bytes(vae: Any, latents: torch.Tensor) -> int:
-    """Return the most bytes in which `AutoencoderKL` of diffusers decodes an image of `latents` (n, c, h, w): three
-    times the input of its last block, or its attention. Counted on Stable Diffusion 1.5
+    """Return the bytes that `AutoencoderKL` of diffusers takes at most to decode an image of `latents` (n, c, h, w):
+    three times the input of its last block, or its attention if that takes more. Counted on Stable Diffusion 1.5
     (`tests/pipeline/models/test_decoding.py`).
     """
     height, width = latents.shape[-2:]
@@ -25,9 +25,9 @@ def decoding_bytes(vae: Any, latents: torch.Tensor) -> int:
 
 
 def decode_within_memory(vae: Any, free_others: Callable[[], bool]) -> None:
-    """Make `vae.decode` go image by image if a batch would take more than `WORK` bytes: size and number alone decide,
-    so an image drawn again has the same pixels. If memory runs out, models are released, then images go singly, then in
-    tiles.
+    """Make `vae.decode` go image by image if a batch would take more than `WORK` bytes. Size and number of the images
+    alone decide, so an image drawn again has the same pixels. If memory runs out, `free_others` releases other models,
+    then images go one by one, then in tiles.
     """
     decode, tiled = vae.decode, set[tuple[int, ...]]()
 

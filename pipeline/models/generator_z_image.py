@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import torch
 
 MULTIPLE = 16
-"""Multiple of pixels of drawn sides. Control images are resized to it, and results are resized back."""
+"""Sides of drawn images are multiples of this number of pixels. Control images are resized to such sides, and results
+are resized back."""
 TOKENS = 32
 """Number of tokens in each piece of a text that the model reads."""
 
@@ -78,7 +79,9 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         return [one if one.size == size else one.resize(size) for one in images], None
 
     def _steered_until(self, share: float) -> AbstractContextManager[None]:
-        """Within the context, run the ControlNet only up to this share of steps, as other pipelines can themselves."""
+        """Within the context, run the ControlNet only up to this share of steps. Other pipelines have an option for
+        this.
+        """
         net, steps = self._pipe.controlnet, 0
         whole = net.forward
 

@@ -150,7 +150,9 @@ def stored_inversion(data: bytes) -> Inversion:
 
 
 def ddim_of(scheduler: Any) -> Any:
-    """Return a DDIM scheduler with another one's levels of noise. Raises UserError if it cannot be inverted."""
+    """Return a DDIM scheduler with the noise levels of another scheduler. Raises UserError if that one cannot be
+    inverted.
+    """
     from diffusers import DDIMScheduler
 
     config = scheduler.config
@@ -163,7 +165,9 @@ def ddim_of(scheduler: Any) -> Any:
 
 @lru_cache(maxsize=64)  # every image of a bank of backgrounds asks, and making a scheduler takes 15 ms
 def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
-    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if it has no way back."""
+    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises UserError if the scheduler or the
+    model's kind of prediction cannot be inverted.
+    """
     ddim = ddim_of(scheduler)
     ddim.set_timesteps(count)
     kind, stride = ddim.config.prediction_type, ddim.config.num_train_timesteps // count
@@ -188,7 +192,7 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
 
 def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, settings: InversionSettings) -> torch.Tensor:
     """Return the latents at each level above the clean ones, in the order of inversion: (steps, n, c, h, w). `steps`
-    are in the order of drawing. A step begins with the answer of the step before, and asks at most
+    are in the order of drawing. Each step begins with the answer of the step before, and evaluates the network at most
     `settings.evaluations` times.
     """
     import torch

@@ -57,8 +57,8 @@ class GgufModel:
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
         """Continue a prompt in the profile's chat template, up to a stop, an end token or the longest reply. Only a
-        token that does not fit the schema is drawn again, so a reply that fits anyway is the same without it. Raises
-        UserError if prompt and longest reply exceed the context.
+        token that does not fit the schema is drawn again, so the schema does not change a reply that fits anyway.
+        Raises UserError if prompt and longest reply exceed the context.
         """
         text = Template(self._section.chat_template).substitute(prompt=request.prompt, system=self._section.system)
         stops = [s.encode() for s in (*self._section.stop, *request.stop) if s]
@@ -220,7 +220,7 @@ def _written_in(file: Path) -> tuple[str, str]:
 
 
 def which_build(gpu_layers: int) -> str | None:
-    """Return the library's build for this processor, or None: the library would take a second to find out."""
+    """Return the library's build for this processor, or None to let the library find out, which takes a second."""
     cpu_facts = Path("/proc/cpuinfo")
     if gpu_layers or not cpu_facts.is_file():
         return None

@@ -1,5 +1,5 @@
-"""Constrains replies to a schema with llguidance, as JSON or lines: gets the tokens so far, tells those that may come
-next.
+"""Constrains replies to a schema with llguidance, as JSON or lines. Takes the tokens so far, and returns those that may
+come next.
 """
 
 from __future__ import annotations

@@ -102,7 +102,9 @@ def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
 
 
 def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int]) -> str:
-    """Return in words if a profile fits: all models, or a stage at a time. `on_disk` has bytes of files by role."""
+    """Return in words whether a machine has the memory for a profile: for all models, or for one stage at a time.
+    `on_disk` has the bytes of the files on this machine, by role.
+    """
     models = profile.weights()
     together = _most(models, machine, on_disk)
     stages = [_most(stage, machine, on_disk) for stage in _stages(models)]
@@ -124,7 +126,9 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
 
 
 def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) -> str:
-    """Return a sentence on what to expect of a GPU profile without a GPU, else "". Inspecting takes seconds."""
+    """Return a sentence on what to expect of a GPU profile on a machine without a GPU, else "". The machine is
+    inspected only for a GPU profile, as that takes a second or two.
+    """
     models = profile.weights()
     bare = Machine(0, 0, 0, "")
     needed = max(_most(stage, bare, {})[1] for stage in _stages(models))
@@ -148,7 +152,9 @@ def _stages(models: Mapping[str, Weights]) -> list[dict[str, Weights]]:
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:
-    """Return the GPU memory and the memory needed. One ControlNet and one detector count, the largest."""
+    """Return the bytes of GPU memory and of memory that models need. Of ControlNets and of detectors only the largest
+    counts.
+    """
     gpu = memory = 0
     alternatives: dict[str, int] = {}
     for role, weights in models.items():

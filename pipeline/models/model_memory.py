@@ -64,8 +64,9 @@ def memory_of(weights: Weights, on_gpu: bool) -> int:
 
 
 def to_release(needed: int, free: int, loaded: Mapping[str, int]) -> list[str]:
-    """Return the models to release, in the order of `loaded`, so that one of `needed` bytes and its working memory fit:
-    none if they fit, all of known size if nothing makes room, since loading may still succeed.
+    """Return the models to release, in the order of `loaded`, so that a model of `needed` bytes and its working memory
+    fit. The list is empty if they fit already. If nothing makes enough room, return all models of known size, since
+    loading may still succeed.
     """
     chosen = list[str]()
     for role, size in loaded.items():

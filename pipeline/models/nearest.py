@@ -22,8 +22,9 @@ Places = NDArray[np.int64]
 
 
 def products(rows: Halves, directions: Floats, places: Places | None = None) -> Floats:
-    """Return the products (rows, k) of vectors (rows, n) with `directions` (k, n), cosines for lengths of 1; with
-    `places`, of the rows at these indices in this order. `rows` must be writable for torch, but is not changed.
+    """Return the products (rows, k) of vectors (rows, n) with `directions` (k, n), the cosines if all have length 1.
+    With `places`, only the rows at these indices count, in this order. `rows` must be writable for torch, but is not
+    changed.
     """
     import torch
 
@@ -45,9 +46,10 @@ def products(rows: Halves, directions: Floats, places: Places | None = None) -> 
 
 
 def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) -> tuple[Places, Floats]:
-    """Return the indices of at most `most` rows, of those `inside`, with the largest cosines with `vector`, largest
-    first, and the cosines. Lengths are 1. All are compared in float16 (off by ten-thousandths), and more than twice as
-    many as requested again in float32: of a million vectors, with 2,000 requested, none was missed.
+    """Return the indices of at most `most` rows with the largest cosines with `vector`, largest first, and the cosines.
+    Rows and vector have length 1. Only rows whose flag in `inside` is True count. They are compared in float16 (off by
+    ten-thousandths), and more than twice as many as requested again in float32. Of a million vectors, with 2,000
+    requested, none was missed.
     """
     import torch
 

@@ -63,9 +63,10 @@ class ServedLanguage:
         return "asked" if fits_probe(reply.text) else "none"
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply to a prompt, which fits the schema if the server enforces it, and may fit if the prompt asks
-        for it. Raises UserError if prompt and longest reply exceed the context, UnreadableReply if a reply that must
-        fit a schema was cut off, and the errors of `ChatServer.chat`.
+        """Return the reply to a prompt. It fits the schema if the server enforces schemas. If only the model follows
+        schemas, the schema is put into the prompt, and the reply may not fit it. Raises UserError if prompt and longest
+        reply exceed the context, UnreadableReply if a reply that must fit a schema was cut off, and the errors of
+        `ChatServer.chat`.
         """
         prompt, schema = request.prompt, request.schema
         if schema is not None and self.holds == "held":

@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 LOAD_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
 NO_CODE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-"""Options for classes that detect the model type from files: they would ask whether to run code of the weights."""
+"""Options for classes that detect the model type from files. Without them, the classes would ask whether to run code
+that came with the weights."""
 
 
 def check_local(role: str, weights: Weights) -> None:
@@ -45,7 +46,9 @@ def check_local(role: str, weights: Weights) -> None:
 
 
 def locate(role: str, weights: Weights) -> Path:
-    """Return the folder of weights, or their single file, fetched if they are on the hub. Raises CannotLoad."""
+    """Return the folder of weights, or their single file, fetched if they are on the hub. `role` names their purpose,
+    such as "captioner". Raises CannotLoad if they are missing and cannot be fetched.
+    """
     check_local(role, weights)
     file: str = getattr(weights, "file", "")
     place = weights.local()

@@ -195,7 +195,9 @@ class Profile(Data):
         return {**text, "sentence model": self.sentences, **finding, **drawing, "embedder": self.embedder}
 
     def drawing_licences(self) -> dict[str, str]:
-        """Return the known licences, in words, by model in lineages, with those of its LoRAs and ControlNet."""
+        """Return the licences, in words, by the names of models in lineages. A generator is listed with its LoRAs and a
+        ControlNet. A model without a known licence has that of the profile, or is left out.
+        """
         drawn: dict[str, tuple[Weights, ...]] = {
             self.generator.name_on(kind): (self.generator, *self.generator.loras, net)
             for kind, net in self.generator.by_kind().items()
@@ -228,7 +230,9 @@ def profile_names() -> tuple[str, ...]:
 
 
 def load_profile(name: str) -> Profile:
-    """Return the profile of a name or of a .toml file. Raises UserError with the known names, or the wrong key."""
+    """Return the profile of a name, or of a path to a .toml file. Raises UserError for an unknown name, with the known
+    ones, and for a file that does not fit, with the wrong key.
+    """
     file = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
     if not name.endswith(".toml") and name not in profile_names():
         raise UserError(f"There is no profile {name!r}. There are: {', '.join(profile_names())}.")
