@@ -87,8 +87,9 @@ def is_refusal(answer: str) -> bool:
 
 
 def with_json_repaired(answer: str, names: Collection[str]) -> str:
-    """Return an answer with its JSON object that has one of these names repaired (commas, quotes, Python's notation and
-    the like), or taken out of other JSON. JSON that ends in the middle stays, since the rest of it is unknown.
+    """Return the JSON object in an answer that has one of these names, if it is broken or nested in other JSON.
+    Otherwise return the answer unchanged. Commas, quotes, Python's notation and the like are repaired. JSON that ends
+    in the middle is not, since the rest of it is unknown.
     """
     start, end = answer.find("{"), answer.rfind("}") + 1
     if not names or not 0 <= start < end <= start + _LONGEST_JSON:

@@ -43,8 +43,8 @@ def run(inputs: StageInputs) -> StageValue[Alternatives]:
     `inputs.early_reply` come first; only other keywords are asked for, with a note in the trace. An alternative that
     drops or adds a protected word, or whose similarity to its keyword or to what the task protects reaches
     `settings.too_close`, is kept but not used. A reply that leaves a keyword without an alternative is asked for again.
-    Raises UserError if no keyword is used, or if one is not in the caption, protected or there twice, UnreadableReply
-    if every attempt fails, and Cancelled.
+    Raises UserError if no keyword is used, or if a used one is not in the caption, is protected or occurs twice. Raises
+    UnreadableReply if every attempt fails, and Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     keywords: Keywords = inputs.values["keywords"]

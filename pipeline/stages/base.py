@@ -1,6 +1,4 @@
-"""The declaration of a text stage, from which page, command line, storage and driver know all they need, and its
-inputs.
-"""
+"""Declares a text stage, with all that page, command line, storage and driver need to know, and its inputs."""
 
 from __future__ import annotations
 

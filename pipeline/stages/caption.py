@@ -31,8 +31,8 @@ class _Said:
 
 def run(inputs: StageInputs) -> StageValue[Caption]:
     """Caption the source. To replace an earlier caption, sample with further seeds until one has other words and fails
-    no more checks than the earlier one, which stays if it comes again and none does. Raises UnreadableReply if there is
-    no caption, and Cancelled between two tries.
+    no more checks than the earlier one. If none does, the earlier caption stays if it came again, else the first new
+    one is taken. Raises UnreadableReply if there is no caption, and Cancelled between two tries.
     """
     settings: CaptionSettings = inputs.settings
     task, captioner = inputs.task, inputs.models.captioner

@@ -50,15 +50,15 @@ _LOOKED_AT = 20_000
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model,
-    asked with `EDITS_PROMPT` and `seed`; the trace notes if it makes no choice. A caption that misses an edit or loses
-    a protected word is asked for again, and at last kept but not used. One that the model refused to write is empty,
-    with the reason in a check; the next run asks for such captions alone. Caption k takes `derive_seed(seed, k)` and
-    the seeds after it. Captions with the same words are merged. Edits and captions of `inputs.early_reply` come first:
-    its captions are used if they pass the checks, others are asked for one by one, as the trace notes; this stage, if
-    it chooses the edits, chooses possible ones of that reply first. Raises UserError if no alternative is used, or if
-    one changes nothing or its keyword does not fit the caption, the first error if no caption could be written, and
-    Cancelled between two replies.
+    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model
+    does, asked with `EDITS_PROMPT` and `seed`. The trace notes if the model makes no choice. A caption that misses an
+    edit or loses a protected word is asked for again, and at last kept but not used. A caption that the model refused
+    to write is empty, with the reason in a check; the next run asks for such captions alone. Caption k takes
+    `derive_seed(seed, k)` and the seeds after it. Captions with the same words are merged. `inputs.early_reply` has
+    edits and captions that the model already wrote. If this stage chooses the edits, it chooses the possible ones of
+    that reply first. Its captions are used if they pass the checks; the others are asked for one by one, and the trace
+    notes that. Raises UserError if no alternative is used, or if a used one changes nothing or its keyword does not fit
+    the caption. Raises the first error if no caption could be written, and Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     alternatives: Alternatives = inputs.values["alternatives"]
@@ -225,7 +225,9 @@ def choose_edits(
 def all_combinations(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> Iterator[tuple[Edit, ...]]:
-    """Yield every combination of ticked alternatives for `settings.edits_at_once` keywords, or all for 0."""
+    """Yield every combination of ticked alternatives, one for each of `settings.edits_at_once` keywords (all keywords
+    for 0, or if there are fewer).
+    """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if pools:
         for group in combinations(pools, at_once):
@@ -257,7 +259,9 @@ def edit_pools(
 def _spread(
     pools: Sequence[Sequence[Edit]], at_once: int, number: int, rng: random.Random, once: bool = False
 ) -> tuple[tuple[Edit, ...], ...]:
-    """Return at most `number` combinations of evenly used edits, by `once` no group of keywords twice."""
+    """Return at most `number` combinations, in which keywords, and the alternatives of each, occur equally often. With
+    `once`, no group of keywords is used twice.
+    """
     keyword_turns = [0] * len(pools)
     edit_turns = {edit: 0 for pool in pools for edit in pool}
     chosen: list[tuple[Edit, ...]] = []

@@ -21,7 +21,8 @@ EDITS_PROMPT = PromptSlot(
     needed=False,
     title="which edits go together",
 )
-"""Prompt for the choice among `$alternatives` by keyword: `$captions` captions of `$most` edits at most."""
+"""Prompt that asks for the choice. `$alternatives` are the ticked alternatives by keyword, `$captions` is the maximum
+number of captions, and `$most` the maximum number of edits in a caption."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Choice:
 
 def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
     """Return at most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
-    `pools` has the edits by keyword in caption order. Other parts of a reply are dropped, and one without any is asked
-    for again with the next seed. Raises the model's errors, and Cancelled.
+    `pools` has the edits by keyword in caption order. Other parts of a reply are dropped. If no combination is left,
+    the model is asked again with the next seed. Raises the model's errors, and Cancelled.
     """
     settings: CounterfactualSettings = inputs.settings
     prompt = inputs.others.get(EDITS_PROMPT.name)

@@ -30,9 +30,9 @@ _PASSES = 10
 
 
 def factorial(pools: Sequence[Sequence[Edit]], captions: int, seed: int) -> tuple[tuple[Edit, ...], ...]:
-    """Return the edits of at most `captions` captions, no two alike, those with the fewest first, each with at most one
-    edit of a type. `pools` has the edits by keyword in caption order. A factor keeps the alternatives that so many
-    captions can tell apart, at least one, which the seed decides.
+    """Return the edits of at most `captions` captions, no two alike, those with the fewest edits first. Each edit type
+    is a factor, and a caption has at most one edit of it. `pools` has the edits by keyword in caption order. A factor
+    has as many alternatives as the captions can tell apart, at least one. The seed decides which.
     """
     chance = random.Random(seed)
     factors = _factors(pools, captions, chance)
@@ -99,7 +99,9 @@ def _fraction(levels: Sequence[int], captions: int, chance: random.Random) -> li
 
 
 def _rows(combos: Sequence[Sequence[int]], levels: Sequence[int]) -> Floats:
-    """Return the columns of combinations: 1, main effects and interactions, centred over a factor's levels."""
+    """Return the model's columns of combinations: 1, main effects, and interactions of two factors. The columns of a
+    factor are centred over its levels.
+    """
     mains = []
     for factor, number in enumerate(levels):
         centred = np.linalg.qr(np.eye(number) - 1 / number)[0][:, : number - 1] * np.sqrt(number)

@@ -25,13 +25,15 @@ TOGETHER_PROMPT = PromptSlot(
     needed=False,
     title="all three stages in one request",
 )
-"""Prompt for all three stages, with the most alternatives (`$count`), `$captions`, and edits of one (`$most`)."""
+"""Prompt for all three stages. It gives maximum numbers: `$count` alternatives of a keyword, `$captions` captions, and
+`$most` edits of a caption."""
 
 
 def run(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
-    """Return the keywords in caption order, used if the settings tick their edit type. Words outside the caption or
-    protected are left out; a reply without others is unreadable, and one without a used keyword is asked for again.
-    Raises UserError for an empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
+    """Return the keywords in caption order, used if the settings tick their edit type. Words that are not in the
+    caption or that the task protects are left out. A reply without any other word is unreadable. A reply without a
+    keyword of a ticked type is asked for again. If all attempts lack one, no keyword is used. Raises UserError for an
+    empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
     """
     require(task_checks(inputs.task))
     require(caption_checks(inputs.values["caption"].text, inputs.task)[:1])

@@ -88,7 +88,9 @@ def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def read_edits(reply: str, offered: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Read lines of `keyword -> alternative; keyword -> alternative`, of `offered` pairs only, in reply order."""
+    """Read lines of `keyword -> alternative; keyword -> alternative`, in reply order. A line is dropped unless all its
+    pairs are `offered`.
+    """
     longest_first = sorted(offered, key=lambda edit: (len(edit[0]), len(edit[1])), reverse=True)
     ways = "|".join(f"({_plain(keyword)}{_EDIT_ARROW}{_plain(other)})" for keyword, other in longest_first)
     edit = re.compile(rf"(?:{ways})(?!\w)", re.IGNORECASE)

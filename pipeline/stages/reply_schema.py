@@ -87,7 +87,9 @@ def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema
 
 
 def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
-    """Return the schema, not in lines, of a reply for all three stages, or None if no word may change."""
+    """Return the schema of a reply for all three stages, with at most `count` alternatives for a keyword, `captions`
+    captions, and `at_once` edits of each. It has no form in lines. None if no word of the caption may change.
+    """
     keywords_alone = keywords_schema(caption, task)
     if keywords_alone is None:
         return None
@@ -133,9 +135,9 @@ def as_lines(reply: str, schema: Schema | None) -> str:
 
 
 def grammar(schema: Schema) -> str | None:
-    """Return a grammar of a schema's lines, in llguidance's dialect of Lark, or None without lines. A text may not
-    begin with talk about itself, nor a list with its own name. Later items may: stages drop the name, while a model
-    that cannot write it would invent words.
+    """Return a grammar of a schema's lines, in llguidance's dialect of Lark, or None for a schema without lines. A text
+    may not begin with talk about itself, nor a list with its own name. Later items of a list may begin with the name:
+    stages drop it, while a model that cannot write it would invent words.
     """
     parts = _parts(schema)
     if parts is None:
@@ -156,7 +158,7 @@ def grammar(schema: Schema) -> str | None:
 
 
 def text_schema(shortest: int, longest: int) -> Schema:
-    """Return the schema of a text of this number of characters."""
+    """Return the schema of a text of `shortest` to `longest` characters."""
     return {"type": "string", "minLength": shortest, "maxLength": longest}
 
 

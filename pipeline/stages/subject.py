@@ -34,7 +34,9 @@ def phrases_of(task: Task, settings: SubjectSettings) -> tuple[str, ...]:
 
 
 def run(inputs: StageInputs) -> StageValue[Region]:
-    """Return the subject. Raises UserError if none is found, if it fills the picture, or for places outside."""
+    """Return the subject. Raises UserError if none is found, if it fills the picture, or if a box or point is outside
+    the picture.
+    """
     settings: SubjectSettings = inputs.settings
     image, models, box, start = inputs.source, inputs.models, inputs.settings.corners, time.monotonic()
     require(task_checks(inputs.task))
@@ -68,7 +70,9 @@ def run(inputs: StageInputs) -> StageValue[Region]:
 
 
 def _found(image: Image.Image, phrases: tuple[str, ...], box: Box | None, models: Models) -> list[Found]:
-    """Return the things that fit. A model sees the box with a margin only, and may there not know the word."""
+    """Return the things that fit the phrases. With a box, the model sees only the box and a margin, and an unknown word
+    is no error.
+    """
     left, top, right, bottom = box or (0, 0, *image.size)
     wide, high = round(MARGIN * (right - left)), round(MARGIN * (bottom - top))
     around = max(0, left - wide), max(0, top - high), min(image.width, right + wide), min(image.height, bottom + high)
