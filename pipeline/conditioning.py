@@ -46,8 +46,8 @@ OF_EDGES: frozenset[ControlKind] = frozenset(("canny", "soft edges", "line art")
 Colour = tuple[int, int, int]
 UNLABELLED: Colour = (0, 0, 0)
 COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
-"""Colours of the ADE20K challenge, on which ControlNets for segmentation maps were trained, of those of its 150 classes
-that masks of street scenes and single objects need. Any other class is black, as unlabelled pixels are in ADE20K."""
+"""Colours of the ADE20K challenge, on which ControlNets for segmentation maps were trained. Only the classes that masks
+of street scenes and single objects need have one. Any other class is black, as unlabelled pixels are in ADE20K."""
 SAME = DataTable(__file__, str, "same")
 """Maps class names of other data sets to the ADE20K class that means the same or includes them."""
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)

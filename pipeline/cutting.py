@@ -27,8 +27,9 @@ INSIDE, TRIES = 0.9, 20
 
 
 def cut_out(image: Image.Image, box: Box | None = None, points: Sequence[tuple[int, int, bool]] = ()) -> Mask:
-    """Return the mask of the subject by GrabCut (Rother, Kolmogorov, Blake 2004) of OpenCV: pixels, within the `box` if
-    there is one, that differ in colour from their surroundings. Points are on the subject (True) or beside it (False).
+    """Return the mask of the subject: pixels that differ in colour from their surroundings, within the `box` if there
+    is one. Points are on the subject (True) or beside it (False). Uses GrabCut (Rother, Kolmogorov, Blake 2004) of
+    OpenCV.
     """
     import cv2
 
@@ -76,7 +77,9 @@ def move_of(settings: CompositeSettings, seed: int, subject: Mask) -> Matrix | N
 
 
 def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDArray[np.uint8], Mask]:
-    """Return the picture (height, width, 3) and the subject's mask after its move. Colours within it stay unmixed."""
+    """Return the picture (height, width, 3) and the subject's mask after its move. Within the mask, the subject's
+    colours are not mixed with its surroundings.
+    """
     import cv2
 
     pixels = np.asarray(image.convert("RGB"), np.uint8)
@@ -93,7 +96,9 @@ def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDA
 def composed(
     subject: NDArray[np.uint8], mask: Mask, background: Image.Image, soften: int, rim: Literal["fade", "hair"] = "fade"
 ) -> Image.Image:
-    """Return the subject before a background of its size. In a rim of `soften` pixels it fades, or its hair stays."""
+    """Return the subject in front of a background of its size. Pixels within the mask stay as they are. In a rim of
+    `soften` pixels around it, the subject fades out. With `rim` "hair", its hair is found there and kept instead.
+    """
     import cv2
 
     behind, colours, alpha = np.asarray(background.convert("RGB")), subject.astype(np.float32), mask.astype(np.float32)
@@ -110,9 +115,9 @@ def composed(
 def _matted(
     pixels: NDArray[np.float32], mask: NDArray[np.float32], width: int, distance: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the share of the subject in each pixel, by a guided filter of the mask (He, Sun, Tang, TPAMI 2013, with a
-    colour image), and its colours without the old background (Forte, Approximate Fast Foreground Colour Estimation,
-    ICIP 2021).
+    """Return the share of the subject in each pixel, and the subject's colours without the old background. The share is
+    a guided filter of the mask (He, Sun, Tang, TPAMI 2013, with a colour image). The colours follow Forte, Approximate
+    Fast Foreground Colour Estimation, ICIP 2021.
     """
     import cv2
 

@@ -57,7 +57,9 @@ class Speeds:
             self._held.setdefault(effort, deque(maxlen=KEPT)).append(seconds)
 
     def seconds(self, effort: Effort | None) -> float | None:
-        """Return the expected seconds, scaled from the most similar `Effort` of the same method, or None if unknown."""
+        """Return the expected seconds, scaled from the most similar `Effort` of the same method. None if `effort` is
+        None, or if no image of that method was measured.
+        """
         with self._lock:
             alike = [known for known in self._held if effort is not None and known.by == effort.by]
             if not alike or effort is None:

@@ -57,7 +57,8 @@ from pipeline.stages.generation import Plan, PlannedImage
 PREVIEW_SHARE = 0.04
 """Maximum share of drawing time for previews. A preview that would exceed it is left out."""
 MOST_OPEN = 8
-"""Maximum number of batches that wait to be filled. Another one begins for another key, or if a place is taken."""
+"""Maximum number of batches that wait to be filled. An image needs another batch if its key differs or its place is
+taken."""
 
 EmitOf = Callable[[int, Event], None]
 """Called with the index of a source's work and an event, one call at a time. An error raised at an event of a stage
@@ -218,7 +219,9 @@ class Driver:
         size: tuple[int, int] | None = None,
         failures: Collection[Failure] = (),
     ) -> Plan:
-        """Return the images that a person approves, none without captions, with the time for a source of `size`."""
+        """Return the plan of images that a person approves, which is empty without captions. Its time is estimated for
+        a source of `size`.
+        """
         method = method_of(recipe.method)
         own = method.settings_of(settings)
         each = self.speeds.seconds(method.effort(own, size or (1, 1)))
@@ -431,7 +434,9 @@ class Drawing:
         emit: EmitOf,
         cancelled: threading.Event | None,
     ) -> None:
-        """Load the models that draw images of the recipe. Raises UserError if the profile cannot draw them."""
+        """Load the models that draw images of the recipe. `worklist` tells how many images are to come, and which are
+        no longer wanted. Raises UserError if the profile cannot draw them.
+        """
         if refused := recipe.cannot_draw(driver.profile):
             raise UserError(refused)
         self._description = method_of(recipe.method)

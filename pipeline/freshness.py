@@ -38,7 +38,9 @@ class Producer:
 
 
 def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
-    """Return the key of a stage's inputs, of used elements only. Raises KeyError for a missing value that it reads."""
+    """Return the key of a stage's inputs. Of keywords, alternatives and captions, only used ones count. Raises KeyError
+    if a value that the stage reads is missing.
+    """
     stage = recipe.stage(name)
     parts: dict[str, Any] = {"source": source_sha} if stage.reads_source else {}
     parts |= {read: recipe.stage(read).seen(values[read]) for read in stage.reads}
@@ -87,8 +89,9 @@ def changed_inputs(
     settings: Settings,
     producer: Producer | None = None,
 ) -> tuple[str, ...]:
-    """Return the inputs ("caption", "task", "settings", ...) that differ from those of a value. Settings, model and
-    prompt do not outdate a person's value, nor the task a caption made without a prompt. Unknown producers are ignored.
+    """Return the inputs ("caption", "task", "settings", ...) that differ from those that a value was made from.
+    Settings, model and prompt do not outdate a person's value, and the task does not outdate a caption made without a
+    prompt. Without a `producer`, or for a value saved without one, model and prompt are ignored.
     """
     passed_over = set()
     if value.trace.author == "person":
@@ -111,8 +114,9 @@ def stale_stages(
     settings: Settings,
     producers: Mapping[StageName, Producer] | None = None,
 ) -> dict[StageName, str]:
-    """Return, with a reason in a sentence, each stage whose value is outdated by its inputs, by its producer now
-    (`producers`), or by an outdated stage that it was made from. A stage without a value is not stale.
+    """Return, for each stage whose value is outdated, the reason in a sentence. A value is outdated if its inputs
+    changed, if `producers` has another model or prompt for it, or if a stage that it was made from is outdated. A stage
+    without a value is not stale.
     """
     values = {name: stage_value.value for name, stage_value in stage_values.items()}
     stale: dict[StageName, str] = {}

@@ -165,10 +165,11 @@ def draw(
     at_once: int | None = None,
 ) -> None:
     """Draw the images of works with an equal `shape_of`, `at_once` in a batch (by default as set, or best for the
-    model), and save each as `Driver.run` does. An image with a `batch` of its own gets its place in one of that size,
-    others the lowest free place. Batches are filled up, and halved if memory runs out. ImageFailed reports images, or
-    those of a source, that cannot be made. Raises ValueError for other shapes or no list of images, UserError if the
-    profile cannot draw them, CannotLoad, and Cancelled within a denoising step. The stores keep what was finished.
+    model), and save each as `Driver.run` does. An image with a `batch` of its own gets its place in a batch of that
+    size, and others get the lowest free place. Batches are filled up, and halved if memory runs out. ImageFailed
+    reports an image that cannot be made, and all images of a source that cannot be prepared. Raises ValueError if
+    shapes differ or a request has no list of images, UserError if the profile cannot draw them, CannotLoad, and
+    Cancelled within a denoising step. The stores keep what was finished.
     """
     if any(work.request.images is None for work in works):
         raise ValueError("every request needs its list of images: plan the images first")

@@ -66,7 +66,9 @@ class MethodDescription:
         return ""
 
     def planning(self, settings: Settings) -> GenerationSettings:
-        """Return the settings that plan the images: one per caption, of seed 0, if a caption's images are all equal."""
+        """Return the settings that plan the images. If all images of a caption are equal, these settings plan one for
+        each caption, with seed 0.
+        """
         drawing = settings.generation
         one = {"images_per_caption": 1, "seed_mode": "fixed", "seed": 0}
         return drawing.model_copy(update=one) if self.equal_images(self.settings_of(settings)) else drawing
@@ -109,7 +111,9 @@ class MethodDescription:
         return self.cannot_draw(profile)
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:
-        """Return why a source, with a mask if `masked`, cannot be drawn with these settings, in a sentence, or ""."""
+        """Return a sentence that tells why a source cannot be drawn with these settings, or "". `masked` is True if the
+        source has a mask.
+        """
         return ""
 
     def needs_mask(self, settings: MethodSettings) -> bool:
@@ -119,7 +123,9 @@ class MethodDescription:
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """Return, by name, the artifacts that depend on the mask, as a new image of a source of `size` has them."""
+        """Return, by name, the artifacts that depend on the mask, in the form that a new image of a source of `size`
+        would have.
+        """
         return {}
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
@@ -137,7 +143,9 @@ class MethodDescription:
         labels: Sequence[str] = (),
         inversions: InversionStore | None = None,
     ) -> Method[Any]:
-        """Return the method with its models. Checks compare `labels`. Raises UserError for an unknown method."""
+        """Return the method with its models. Checks compare a label with `labels`. `inversions` stores inversions.
+        Raises UserError if the method is unknown.
+        """
         raise UserError(f"Images of the method {self.name[:80]!r} cannot be made here: this version does not know it.")
 
     # What other programs read

@@ -167,7 +167,7 @@ class ControlNetDescription(MethodDescription):
         return {CONTROL_IMAGE: as_shown(painted(mask, drawn_size), size)}
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
-        """Return the kind of control image, the drawn size, and the settings that an image of a batch shares."""
+        """Return the kind of control image, the drawn size, and the generation settings that a batch shares."""
         own = _own(settings)
         drawing = own.generation.model_dump(mode="json", exclude={"images_per_caption", "seed_mode", "seed"})
         drawn_size = fitted_size(size, own.generation.short_side, SIDE_MULTIPLE)
@@ -177,7 +177,9 @@ class ControlNetDescription(MethodDescription):
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time of the inversion: its network runs without guidance, and once more per step for the PSNR."""
+        """Return the time of the inversion, as a multiple of the time for an image. Its network runs without guidance,
+        and once more per step for the PSNR.
+        """
         drawing = _own(settings).generation
         evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
         return evaluations if drawing.inverted else 0.0

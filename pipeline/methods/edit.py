@@ -167,9 +167,9 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     def make(
         self, prepared: Sequence[ControlNetPrepared], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """With a sweep, draw each image at several strengths and return the first that passes its checks, or in a full
-        sweep, drawn as one batch, that of the highest "edit direction". If none passes, the one that fails the fewest
-        counts.
+        """With a sweep, draw each image at several strengths and return the first that passes its checks. A full sweep
+        draws all strengths in one batch and returns the passing image with the highest "edit direction". If none
+        passes, the image that fails the fewest checks is returned.
         """
         own = _own(prepared[0].settings)
         values, count = own.swept, len(own.swept)

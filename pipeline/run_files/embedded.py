@@ -74,7 +74,8 @@ def with_run(
     review: ReviewDecision | None = None,
 ) -> bytes:
     """Return the PNG `image` of a test case with its run embedded: the record with its pictures, the `parameters` text
-    and the XMP packet. Its pixels stay, and equal arguments give equal bytes. Raises ValueError for too many artifacts.
+    and the XMP packet. Its pixels stay, and equal arguments give equal bytes. Raises ValueError for more than
+    `MOST_ARTIFACTS` artifacts.
     """
     if len(case.artifacts) > MOST_ARTIFACTS:
         raise ValueError(f"{len(case.artifacts)} artifacts do not fit into an image file: at most {MOST_ARTIFACTS} do")
@@ -106,7 +107,9 @@ def with_run(
 
 
 def read_run_in(data: bytes) -> EmbeddedRun | None:
-    """Return the run in a file's bytes, or None. Raises UserError for a damaged, too large or other record."""
+    """Return the run in a file's bytes, or None if the file has none. Raises UserError for a record that is damaged,
+    too large or of another version.
+    """
     pictures = ("source", "mask", *(f"artifact-{place}" for place in range(MOST_ARTIFACTS)))
     texts = read_texts(data, [KEYWORD, *map(_keyword, pictures)])
     if KEYWORD not in texts:
@@ -229,7 +232,9 @@ def read_run(plain: Mapping[str, Any]) -> RunRecord:
 
 
 def read_image(plain: Mapping[str, Any], artifacts: Mapping[str, str], task: Task) -> ImageRecord:
-    """Read an image's record; `task` is the run's, for a record without one. Raises errors like `read_run`."""
+    """Read an image's record. `artifacts` has the hashes of its artifacts. `task` is the run's, for a record without
+    one. Raises errors like `read_run`.
+    """
     lineage = read_lineage(plain["lineage"])
     if lineage.task is None:
         lineage = replace(lineage, task=task)
