@@ -26,8 +26,8 @@ LENGTHS = 16
 
 
 class Clip:
-    """A CLIP of transformers, one call at a time. Vectors do not depend on other inputs of their batch, except that with
-    some processors the place in the batch changes their last bits. Another batch size would change these too, so all
+    """A CLIP of transformers, one call at a time. Vectors do not depend on other inputs of their batch, but with some
+    processors the place in the batch changes their last bits. Another batch size would change these too, so all
     batches have one size and are filled up. A text's padded length depends on that text alone.
     """
 
