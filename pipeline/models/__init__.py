@@ -120,7 +120,8 @@ class Models:
             return segmenter.Remembering(model) if role == SEGMENTER else model
         if section is None:
             raise UserError(f"The kind {kind} takes no model: its control images are computed.")
-        return detectors.DETECTORS[cast(ControlKind, kind)](kind, section)
+        control_kind = cast(ControlKind, kind)
+        return detectors.DETECTORS[control_kind](control_kind, section)
 
     @property
     def loaded(self) -> tuple[str, ...]:
