@@ -120,8 +120,8 @@ class Models:
             return segmenter.Remembering(model) if role == SEGMENTER else model
         if section is None:
             raise UserError(f"The kind {kind} takes no model: its control images are computed.")
-        known = cast(ControlKind, kind)
-        return detectors.DETECTORS[known](known, section)
+        control_kind = cast(ControlKind, kind)
+        return detectors.DETECTORS[control_kind](control_kind, section)
 
     @property
     def loaded(self) -> tuple[str, ...]:
@@ -131,9 +131,7 @@ class Models:
 
     @property
     def fit_together(self) -> bool:
-        """True if unloaded models have room beside the others, and no model had to make room yet. Models of unknown
-        size count as small. Loads nothing.
-        """
+        """True if unloaded models have room beside the others, and none had to make room yet. Loads nothing."""
         weights, needed = self.profile.weights(), dict[str, int]()
         for role, once in self._held.items():
             if once.made is None:
@@ -142,9 +140,7 @@ class Models:
         return not self._lacked_room and all(size + WORK <= self._free(place) for place, size in needed.items() if size)
 
     def release(self, role: str) -> None:
-        """Free the memory of a model, such as "captioner", once no thread uses it. The next request loads it again.
-        Raises KeyError for an unknown role.
-        """
+        """Free the memory of a model, such as "captioner", after its use. Raises KeyError for an unknown role."""
         if self._held[role].release():
             give_back_memory()
 
