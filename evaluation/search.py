@@ -1,9 +1,9 @@
 """Search for the cells in which a model is weak: which images to draw next, and which cells are told. Pure.
 
 A cell is a label, an edit type and an alternative. It is weak if more than a given share of its images are valid
-faults: images that the model gets wrong and that people or checks do not find invalid. Cells that share an alternative
-or a label are often weak together, so a cell's chance of being weak comes from its own images and from those of its
-alternative and of its label.
+faults: images that the model gets wrong and that people or checks do not find invalid. A cell may be weak by itself,
+because its alternative is weak under most labels, or because its label is weak under most edits. The search weighs
+these three reasons by what the images of all cells show.
 
 A weak cell is told by evidence that remains valid however often and for whatever reason the search looks: an e-value
 for each cell (Grünwald, de Heide and Koolen 2024, Journal of the Royal Statistical Society B 86), and the procedure of
@@ -29,12 +29,18 @@ EVERY = 5
 """One of this many images is drawn uniformly at random, so that error rates have no bias."""
 ASKED = 4
 """One of this many images answers a person's question while one is open, unless it is uniformly random."""
-ROUNDS_OF_EM = 12
-"""Number of steps of expectation maximisation. More change the chances by less than 0.01."""
-PSEUDO = 2.0
-"""Weight of the mean of a group (alternatives of a type, all labels) against the cells of one member, in cells."""
-USUAL = 0.1
-"""Prior chance that an alternative or a label is weak, with the weight of `PSEUDO` members."""
+STEPS = 12
+"""Number of steps of belief propagation. More change the chances by 0.002 on average in the replays, and a few chances
+by much more, while two reasons explain the images alike.
+"""
+USUAL = 0.05
+"""Prior chance of each reason of a cell to be weak: itself, its alternative, its label."""
+SHARED = 0.9
+"""Share of weak cells among those of a weak alternative or label."""
+PSEUDO, PSEUDO_CELLS = 2.0, 20.0
+"""Weight of `USUAL` against what the images show, in alternatives or labels, and in cells."""
+UNSURE = 1.0
+"""Evidence that a cell needs beyond the bar, since its share of faults is not known: the cost of the uniform prior."""
 RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
 """Beta priors of the share of valid faults in a weak cell and in another one, in images."""
 
@@ -77,47 +83,63 @@ class Pick:
 
 
 def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
-    """Return the chance that each cell is weak, by expectation maximisation of a mixture of two binomial distributions.
-    `images` and `faults` are the numbers of images and of valid faults of each cell so far.
+    """Return the chance that each cell is weak, by belief propagation (Pearl 1988, Probabilistic Reasoning in
+    Intelligent Systems) between cells, alternatives and labels. `images` and `faults` are the numbers of images and of
+    valid faults of each cell so far.
 
-    The prior chance of a cell is the larger of the shares of weak cells among those of its alternative and of its
-    label. Small groups are drawn to the mean of the alternatives of the edit type, or of all labels.
+    Faults make a cell's alternative and its label suspect, each the less, the more the other explains. All shares are
+    learnt from the images too: of faults in weak and in other cells, of cells that are weak by themselves, and of weak
+    ones among the labels and among the alternatives of each edit type.
     """
+    from scipy.special import expit, logit
+
     (high_a, high_b), (low_a, low_b) = RATE_PRIOR
-    rate_weak, rate_other = high_a / (high_a + high_b), low_a / (low_a + low_b)
+    rate_weak, rate_other, alone = high_a / (high_a + high_b), low_a / (low_a + low_b), USUAL
     seen = np.flatnonzero(images)
     n, k = images[seen], faults[seen]
-    alternatives, labels, types = (
-        int(one.max(initial=-1)) + 1 for one in (cells.alternative, cells.label, cells.edit_type)
-    )
-    type_of = np.zeros(alternatives, np.int64)
+    type_of = np.zeros(int(cells.alternative.max(initial=-1)) + 1, np.int64)
     type_of[cells.alternative] = cells.edit_type
-    by_alternative, by_label = np.full(alternatives, USUAL), np.full(labels, USUAL)
+    # The two sides: alternatives, whose groups are the edit types, and labels, which are one group.
+    of_cell, groups = (cells.alternative, cells.label), (type_of, np.zeros(cells.label.max(initial=-1) + 1, np.int64))
+    member = [one[seen] for one in of_cell]
+    # Logarithms of odds that a member is weak: what each cell says about its member, and what all say together.
+    said = [np.zeros(len(seen)) for _ in member]
+    odds = [np.full(len(group), logit(USUAL)) for group in groups]
     weak = np.full(len(seen), USUAL)
-    for _ in range(ROUNDS_OF_EM):
-        prior = np.maximum(by_alternative[cells.alternative[seen]], by_label[cells.label[seen]])
-        odds = np.log(prior / (1 - prior)) + k * np.log(rate_weak / rate_other)
-        odds += (n - k) * np.log((1 - rate_weak) / (1 - rate_other))
-        weak = 1 / (1 + np.exp(-odds))
+    for _ in range(STEPS):
+        likelihood = k * np.log(rate_weak / rate_other) + (n - k) * np.log((1 - rate_weak) / (1 - rate_other))
+        more = np.expm1(np.clip(likelihood, -300, 300))
+        # What the other cells of its member say.
+        others = [expit(total[of] - own) for total, of, own in zip(odds, member, said, strict=True)]
+        for side, other in enumerate(reversed(others)):
+            ratio = np.log1p(SHARED * more) - np.log1p((other * SHARED + (1 - other) * alone) * more)
+            said[side] = (said[side] + ratio) / 2  # half the way, so that the steps do not swing
+        shared = 1 - (1 - others[0]) * (1 - others[1])
+        prior = shared * SHARED + (1 - shared) * alone
+        weak = prior * (1 + more) / (1 + prior * more)
         rate_weak = (high_a + weak @ k) / (high_a + high_b + weak @ n)
         rate_other = (low_a + (1 - weak) @ k) / (low_a + low_b + (1 - weak) @ n)
         rate_other = min(rate_other, rate_weak / 2)
-        by_alternative = _shares(weak, cells.alternative[seen], alternatives, type_of, types)
-        by_label = _shares(weak, cells.label[seen], labels, np.zeros(labels, np.int64), 1)
-    prior = np.maximum(by_alternative[cells.alternative], by_label[cells.label])
-    prior[seen] = weak
-    return Beliefs(prior, float(rate_weak), float(rate_other))
+        single = (1 - shared) / (1 + prior * more)  # of cells whose alternative and label are not weak
+        alone = (PSEUDO_CELLS * USUAL + single @ (alone * (1 + more))) / (PSEUDO_CELLS + single @ (1 + alone * more))
+        for side, group in enumerate(groups):
+            known = np.bincount(member[side], minlength=len(group))
+            usual = _usual(expit(odds[side]), known, group)
+            odds[side] = logit(usual) + np.bincount(member[side], said[side], len(group))
+    shared = 1 - (1 - expit(odds[0][cells.alternative])) * (1 - expit(odds[1][cells.label]))
+    chance = shared * SHARED + (1 - shared) * alone
+    chance[seen] = weak
+    return Beliefs(chance, float(rate_weak), float(rate_other))
 
 
-def _shares(weak: Floats, member: Numbers, members: int, group: Numbers, groups: int) -> Floats:
-    """Return the share of weak cells of each member (alternative or label), drawn to the mean of its group."""
-    sums = np.bincount(member, weights=weak, minlength=members)
-    counts = np.bincount(member, minlength=members).astype(np.float64)
-    # A member counts as one in the mean of its group, or as less if it has few cells.
-    worth = counts / (counts + PSEUDO)
-    total = np.bincount(group, weights=worth * sums / np.maximum(counts, 1), minlength=groups) + PSEUDO * USUAL
-    mean = total / (np.bincount(group, weights=worth, minlength=groups) + PSEUDO)
-    return np.clip((sums + PSEUDO * mean[group]) / (counts + PSEUDO), 1e-3, 1 - 1e-3)
+def _usual(weak: Floats, cells: Numbers, group: Numbers) -> Floats:
+    """Return the usual chance of each member (alternative or label) to be weak: the mean of its group. Members with few
+    seen cells count less.
+    """
+    worth = cells / (cells + PSEUDO)
+    total = np.bincount(group, weights=worth * weak) + PSEUDO * USUAL
+    mean: Floats = total / (np.bincount(group, weights=worth) + PSEUDO)
+    return np.clip(mean, 1e-3, 0.9)[group]
 
 
 def log_evidence(images: Numbers, faults: Numbers, weak: float = WEAK) -> Floats:
@@ -169,6 +191,45 @@ def anytime_interval(images: int, faults: int, level: float = FALSE) -> tuple[fl
     return float(low), float(high)
 
 
+def _bar(evidence: Floats, belief: Beliefs, already: int, images: int, weak: float) -> float:
+    """Return the logarithm of the e-value at which a cell counts as told when the search ends. `already` cells are told
+    now, and `images` images are left.
+
+    The more cells are told, the less evidence each needs. So the search aims at as many cells together as these images
+    are likely to be enough for.
+    """
+    growth, _ = _steps(belief, weak)
+    for cells in range(already + 1, len(evidence) + 1):
+        bar = np.log(len(evidence) / (FALSE * cells))
+        missing = np.where(evidence < bar, bar + UNSURE - evidence, 0.0) / growth / np.maximum(belief.weak, 1e-9)
+        if cells > already + 1 and np.sort(missing)[:cells].sum() > images:
+            return float(np.log(len(evidence) / (FALSE * (cells - 1))))
+    return float(np.log(1 / FALSE))
+
+
+def _steps(belief: Beliefs, weak: float) -> tuple[float, float]:
+    """Return the mean and the standard deviation of what an image of a weak cell adds to the cell's evidence."""
+    # With hardly more faults than the limit, a cell would never be told. It may have more of them than its like.
+    share = max(belief.rate_weak, 2 * weak / (1 + weak))
+    fault, other = np.log(share / weak), np.log((1 - share) / (1 - weak))
+    return float(share * fault + (1 - share) * other), float(np.sqrt(share * (1 - share)) * (fault - other))
+
+
+def _worth(chance: Floats, evidence: Floats, left: Numbers, bar: float, steps: tuple[float, float]) -> Floats:
+    """Return about how many newly told cells an image of each cell brings: the chance that the cell is weak, times the
+    chance that `left` images are enough to tell it then, divided by the number of images that it is likely to need.
+
+    A cell at the bar is worth nothing. All arrays have one length.
+    """
+    from scipy.special import ndtr
+
+    growth, spread = steps
+    need, most = np.maximum((bar + UNSURE - evidence) / growth, 1.0), np.maximum(left, 1)
+    enough = np.where(left > 0, ndtr((most - need) * growth / (spread * np.sqrt(most))), 0.0)
+    # Chances below a thousandth count as such, so that likely weak cells come first even if none can be told.
+    return np.where(evidence < bar, chance * np.maximum(enough, 1e-3) / need, 0.0)
+
+
 def next_round(
     cells: Cells,
     images: Numbers,
@@ -179,26 +240,49 @@ def next_round(
     valid: Floats | None = None,
     weak: float = WEAK,
     questions: Sequence[Numbers] = (),
+    budget: int | None = None,
 ) -> Pick:
     """Choose the images of the next round. `left` is the number of images that each cell can still have, `valid` the
     chance that an image of each cell is valid (None if it is the same everywhere), `questions` the cells of each open
-    question of a person.
+    question of a person, `budget` the number of images that the search may still choose (None for all that are left).
 
     One of `EVERY` images is of a random cell, in proportion to all images of the cells. Of the others, one of `ASKED`
-    is of a random cell of a question, by turns, in the same proportion. Each other image is of the cell
-    that is worth most: its chance of being weak, times that of a valid image, lowered for each image of the cell in
-    this round by the chance of a fault. A told cell gets no more.
+    is of a random cell of a question, by turns, in the same proportion. Each other image is of the cell with the
+    largest worth (`_worth`) times the chance of a valid image. A told cell gets no more.
+
+    If a cell gets several images in the round, its worth is the mean over what the earlier ones may show. Each of these
+    counts at most as at first, since an image that then is worth more can be drawn in the next round.
     """
+    from scipy import special
+
     belief, left = beliefs(cells, images, faults), left.copy()
-    worth = belief.weak * (1.0 if valid is None else valid)
-    worth = np.where(told(images, faults, weak), 0.0, worth)
-    worth += 1e-6 * chance.random(len(worth))  # cells of equal worth take turns in random order
+    evidence, is_told = log_evidence(images, faults, weak), told(images, faults, weak)
+    aimed = int(left.sum()) if budget is None else budget
+    aimed -= aimed // EVERY
+    bar, steps = _bar(evidence, belief, int(is_told.sum()), aimed, weak), _steps(belief, weak)
+    share = np.ones(len(left)) if valid is None else valid
+    at_first = ~is_told * share * _worth(belief.weak, evidence, np.minimum(left, aimed), bar, steps)
+    worth = at_first + 1e-9 * chance.random(len(left))  # cells of equal worth take turns in random order
+    new = np.zeros(len(left), np.int64)
     picked, uniform, question = list[int](), list[bool](), list[int]()
 
     def at_random(among: Numbers) -> int:
         # Images of a cell are exchangeable, so a new one stands for any of its images, also for those that it has.
         all_images = np.where(left[among] > 0, images[among] + left[among], 0)
         return int(among[chance.choice(len(among), p=all_images / all_images.sum())])
+
+    def worth_after(cell: int) -> float:
+        """Return the worth of a further image of a cell that gets `new` ones before."""
+        more, found, chance_of = int(new[cell]), np.arange(new[cell] + 1), belief.weak[cell]
+        of_weak, of_other = (
+            special.binom(more, found) * rate**found * (1 - rate) ** (more - found)
+            for rate in (belief.rate_weak, belief.rate_other)
+        )
+        either = chance_of * of_weak + (1 - chance_of) * of_other
+        shown = log_evidence(np.full(more + 1, images[cell] + more), faults[cell] + found, weak)
+        rest = np.full(more + 1, min(int(left[cell]), aimed - more))
+        after = share[cell] * _worth(chance_of * of_weak / either, shown, rest, bar, steps)
+        return float(either @ np.minimum(after, at_first[cell]))
 
     for place in range(min(size, int(left.sum()))):
         is_uniform = (int(images.sum()) + place) % EVERY == EVERY - 1
@@ -209,9 +293,9 @@ def next_round(
             cell = at_random(np.arange(len(left)))
         else:
             cell = at_random(questions[asked]) if asks else int(np.argmax(np.where(left > 0, worth, -1.0)))
-            fault = belief.rate_other + belief.weak[cell] * (belief.rate_weak - belief.rate_other)
-            worth[cell] *= (1 - fault) ** 2  # squared: it told most weak cells in the replays of `experiments`
         left[cell] -= 1
+        new[cell] += 1
+        worth[cell] = worth_after(cell)
         picked.append(cell)
         uniform.append(is_uniform)
         question.append(asked)

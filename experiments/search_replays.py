@@ -99,7 +99,8 @@ Method = Callable[[Replay, int], Numbers]
 
 def ours(replay: Replay, size: int) -> Numbers:
     """Our search."""
-    return next_round(world().cells, replay.images, replay.faults, replay.left, size, replay.chance).cell
+    budget = BUDGET - int(replay.images.sum())
+    return next_round(world().cells, replay.images, replay.faults, replay.left, size, replay.chance, budget=budget).cell
 
 
 def uniform(replay: Replay, size: int) -> Numbers:

@@ -266,12 +266,12 @@ class WeakCellSearch:
         # The same state gives the same choice, also after a kill.
         chance = np.random.default_rng([self._number, standing.chosen])
         left = np.array([len(one) for one in standing.waiting], np.int64)
-        size = min(ROUND, self._settings.images - standing.chosen)
+        budget = self._settings.images - standing.chosen
+        size = min(ROUND, budget)
         valid = _valid(standing.images, standing.invalid)
         cells, questions = standing.cells, [one.cells(standing.names) for one in _open_parts(standing.answers).values()]
-        pick = next_round(
-            cells, standing.images, standing.faults, left, size, chance, valid, self._settings.weak, questions
-        )
+        counts = standing.images, standing.faults, left
+        pick = next_round(cells, *counts, size, chance, valid, self._settings.weak, questions, budget)
         return pick, chance
 
     def view(self, reads: bool = True) -> SearchView:
