@@ -32,25 +32,29 @@ NIGHT, RAIN = Edit("by day", "at night", "time of day"), Edit("sunny", "rainy", 
 TOGETHER = (("weather", "rainy"), ("time of day", "at night"))
 
 
+def fill_combinations(workspace: Workspace) -> None:
+    """Add sunny scenes by day, each also in rain, at night, in both, and drawn again without a change."""
+    for number in range(SOURCES):
+        scene = random_scene(7000 + number, "object").with_look(weather="sunny", time="day")
+        task = Task("classification", scene.label)
+        run = workspace.runs.create(drawn(scene), task, "demo", f"Scene {number}", {})
+        value = StageValue(Caption(caption(scene)), Trace("model", model="demo/blip"), "k")
+        workspace.runs.append_value(run, "caption", value)
+        rain, night = scene.with_look(weather="rainy"), scene.with_look(time="night")
+        both = rain.with_look(time="night")
+        looks = ((scene, ()), (rain, (RAIN,)), (night, (NIGHT,)), (both, (RAIN, NIGHT)))
+        cases = [
+            case_of(task, one, edits, at, *([] if edits else [RECONSTRUCTION.name]))
+            for at, (one, edits) in enumerate(looks)
+        ]
+        workspace.test_cases.extend(run, None, cases)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Workspace of sunny scenes by day, each also in rain, at night, in both, and drawn again without a change."""
     path = tmp_path_factory.mktemp("factors")
     with workspace_in(path) as workspace:
-        for number in range(SOURCES):
-            scene = random_scene(7000 + number, "object").with_look(weather="sunny", time="day")
-            task = Task("classification", scene.label)
-            run = workspace.runs.create(drawn(scene), task, "demo", f"Scene {number}", {})
-            value = StageValue(Caption(caption(scene)), Trace("model", model="demo/blip"), "k")
-            workspace.runs.append_value(run, "caption", value)
-            rain, night = scene.with_look(weather="rainy"), scene.with_look(time="night")
-            both = rain.with_look(time="night")
-            looks = ((scene, ()), (rain, (RAIN,)), (night, (NIGHT,)), (both, (RAIN, NIGHT)))
-            cases = [
-                case_of(task, one, edits, at, *([] if edits else [RECONSTRUCTION.name]))
-                for at, (one, edits) in enumerate(looks)
-            ]
-            workspace.test_cases.extend(run, None, cases)
+        fill_combinations(workspace)
     return path
 
 
