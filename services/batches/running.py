@@ -88,7 +88,9 @@ class BatchRuns:
         data_roots: DataRoots | None = None,
         scenes: DrawnScenes | None = None,
     ) -> None:
-        """Plans by scripts may name files only in `data_roots`. `scenes` draws the data sets of drawn scenes."""
+        """Plans by scripts may name files only in `data_roots`; None allows no such plan. `scenes` draws the data sets
+        of drawn scenes that plans name.
+        """
         workers = partial(workers_here, spare=1)  # leaves one core to the pages
         self._workspace, self._ledger = workspace, workspace.batches
         self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
