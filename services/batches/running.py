@@ -143,7 +143,9 @@ class BatchRuns:
 
     @does("cancel-batch", BatchCommand)
     def cancel(self, batch: int) -> dict[str, Any]:
-        """Cancel a batch; finished work stays, and the batch can be begun again. Raises UserError if it is over."""
+        """Cancel a batch; finished work stays, and the batch can be begun again. Raises UserError if it is
+        done or cancelled already.
+        """
         status = self.status(batch)
         if status.state in ("done", "cancelled"):
             raise UserError(f"“{status.batch.name}” is {status.state} already.")
@@ -166,7 +168,9 @@ class BatchRuns:
             str, Field(description="The reason, word for word, as show_batch gives it; empty: all that failed")
         ] = "",
     ) -> dict[str, Any]:
-        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError if none did."""
+        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError if nothing
+        has failed.
+        """
         status = self.status(batch)
         if status.at_work and not status.here:
             raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")
