@@ -120,7 +120,9 @@ def command_of(function: Callable[..., Any], base: type[C], *passed: str, **clas
 
 
 def _checked_last(hint: Any) -> Any:
-    """Return the type with its BeforeValidators last. Pydantic runs them first: bounds count entries, not letters."""
+    """Return the type with its BeforeValidators last. Pydantic runs these before the bounds, so that a bound counts the
+    entries of a list, not the letters of the typed text.
+    """
     if get_origin(hint) is not Annotated:
         return hint
     kind, *metadata = get_args(hint)

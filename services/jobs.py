@@ -220,7 +220,9 @@ class JobQueue:
         return self._cancel(lambda _view: True)
 
     def delete_part(self, job_id: int, part_id: int) -> bool:
-        """Remove a part that is not done. Cancel a waiting job without parts. Return False if there is no such part."""
+        """Remove a part from a job, even if the part is being made. Return False if the part is done, was removed
+        before, or is unknown. A waiting job whose last part is removed is cancelled.
+        """
         with self._changed:
             job = self._jobs.get(job_id)
             found = job is not None and job.view.active and self._mark(job, part_id, ("waiting", "running"), "dropped")

@@ -19,7 +19,9 @@ class LeadSignIn:
     """Signs in a person who knows the lead's password: the one from the environment, or else the stored one, if any."""
 
     def __init__(self, workspace: Workspace, password: str = "", cost: Cost = COST) -> None:
-        """Take the environment's password, "" for none. Sessions of another one end. Raises UserError as `hashed`."""
+        """Take the password from the environment, "" for none. Sessions that were opened with another password end.
+        Raises UserError if the password is too short or too long.
+        """
         self.refusals = Refusals(workspace.studies.note)
         self.session = workspace.studies.sessions.get
         """Returns the session that a token belongs to, or None."""

@@ -123,7 +123,7 @@ class _Kind(NamedTuple):
     """Edit types and new words of a caption, by which it is selected. Captions of equal kind share one object."""
 
     weights: _Weights
-    """Index of each edit type in `EDIT_TYPES`, with the share of the caption's edits that have it; shares sum to 1."""
+    """Pairs of an edit type's index in `EDIT_TYPES` and its share of the caption's edits. The shares add up to 1."""
     words: tuple[str, ...]
     """New words of the caption's edits, sorted."""
 
@@ -225,8 +225,9 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the word limit to start with: the highest number of captions with one word that is within the plan's
-        share of the captions which can then be chosen. The final limit is no higher. None without a limit.
+        """Return the word limit to start with: the maximum number of captions with the same word. It is the highest
+        number within the plan's share of the captions that can then be chosen, so the final limit is no higher. None if
+        the plan sets no limit.
         """
         if self.limit_share is None:
             return None
@@ -282,8 +283,8 @@ class _CaptionSelection:
         return best
 
     def _reached(self, kind: _Kind) -> float:
-        """Return the number of captions with the edit types of a kind, divided by their share. Without shares, every
-        type counts the same.
+        """Return how many of the chosen captions have the edit types of a kind, divided by the wished shares of these
+        types. If no shares are wished, every type counts the same.
         """
         shares = self.wished or [1.0] * len(EDIT_TYPES)
         return sum(weight * self.by_type[one] / shares[one] for one, weight in kind.weights)
@@ -318,7 +319,9 @@ class _CaptionSelection:
                 break
 
     def _swap(self, source: int, targets: list[float], gains: dict[tuple[_Weights, _Weights], float]) -> bool:
-        """Make the swap within a source that gets nearest to `targets`; return False if none helps. Fills `gains`."""
+        """Make the swap within a source that brings the number of captions by type nearest to `targets`. Return False
+        if no swap helps. `gains` caches results of `_gain`.
+        """
         offers, picked = self.offers[source], self.picked[source]
         come = {kind.weights for offer, kind in enumerate(offers) if offer not in picked}
         better = []

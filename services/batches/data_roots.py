@@ -21,7 +21,9 @@ FOLDER = "backgrounds.folder"
 
 
 class DataRoots:
-    """Folders in which scripts may name files. Without any, they plan no batch. Raises UserError for a missing one."""
+    """Folders in which scripts may name files. Without folders, scripts cannot plan batches. Raises UserError for a
+    path that is not a folder.
+    """
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         for folder in folders:
@@ -73,7 +75,9 @@ class DataRoots:
         return plan.with_root(root)
 
     def require_file(self, file: str, field: str, instead: str) -> None:
-        """Raise UserError for a file outside the allowed folders. `instead` completes the advice “choose …”."""
+        """Raise UserError if a script names a file outside the allowed folders. `field` is the field of its command.
+        `instead` completes the advice “choose …” of the message.
+        """
         if self._place(file) is None:
             files = f"files below {self._names()}" if self._folders else "no file on this machine"
             raise UserError(

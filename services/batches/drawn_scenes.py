@@ -46,7 +46,9 @@ class DrawnScenes:
         return self.writer.plan_text(str(self.folder / name), kind)
 
     def draw(self, root: Path, on_count: OnCount) -> None:
-        """Draw the missing scenes of a folder of drawn scenes. Raises UserError for no scene, or more than `MOST`."""
+        """Draw the scenes that are missing in the data set at `root`. Do nothing if `root` is no folder of drawn
+        scenes. Raises UserError for no scene, or for more than `MOST`.
+        """
         named = _NAME.fullmatch(root.name)
         if root.parent != self.folder or named is None:
             return

@@ -208,8 +208,8 @@ def data_set_of(plan: BatchPlan) -> DataSet:
 
 
 def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task, Mask | None]:
-    """Return the picture, task and mask (or None) of an item of the data set. Raises UserError for an item that the
-    batch cannot use, and OSError if a file cannot be read.
+    """Return the picture, task and mask of an item of the data set. The mask is None for a classification, and for an
+    item without one. Raises UserError for an item that the batch cannot use, and OSError if a file cannot be read.
     """
     content, task = data.read(item.key, item.stamp), plan.task_of(item.label)
     if task.kind != "segmentation" or content.mask is None:

@@ -1,7 +1,7 @@
 """Selects the items of a data set that a plan takes. Pure: reads keys, labels and attributes, and opens no image.
 
 An item's rank in the random order is a hash of the seed and its key, and the items with the lowest ranks are taken. So
-the selection does not depend on the order of the items. If one is added or removed, at most one other item changes.
+the selection does not depend on the order of the items. If one comes or goes, at most one other selected item changes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class ItemSelection(Iterator[Item]):
             yield item
 
     def _of_lowest_ranks(self, fitting: Iterable[tuple[int, Item]]) -> list[tuple[int, int, Item]]:
-        """Return the items of lowest rank, per class or in all, as (negative rank, place among the fitting, item)."""
+        """Return the items with the lowest ranks: the plan's number of each class, or else its number in all. Each
+        comes as (negative rank, position among the fitting items, item).
+        """
         a_class = self._choose.a_class
         most = a_class or self._choose.number or 0
         heaps: dict[str, list[tuple[int, int, Item]]] = {}

@@ -464,7 +464,9 @@ def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> UserError:
 
 
 def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple[str, str]:
-    """Split a setting into section and field. Raises UserError if the recipe or the plan has no such setting."""
+    """Split the name of a setting into section and field. Raises UserError if the setting is unknown, if the recipe
+    does not read it, or if the plan has another key for it.
+    """
 
     def read(setting: str) -> bool:
         section = setting.partition(".")[0]

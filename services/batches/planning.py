@@ -88,7 +88,7 @@ class Planner:
         return None
 
     def _sources(self, stage: Pass | None) -> Iterator[tuple[BatchSource, ...]]:
-        """Yield the sources without planned work in a pass, or all for None, in groups that are planned together."""
+        """Yield the sources without planned work in a pass, or all if `stage` is None, as groups to plan together."""
         after = 0
         while some := self._ledger.sources(self._number, stage, after, TOGETHER):
             yield some
@@ -169,7 +169,9 @@ class Planner:
         self._ledger.choose(self._number, work)
 
     def _plan_edited(self) -> None:
-        """Plan images again whose captions were edited in Explore, unless begun. A search also gets added captions."""
+        """Plan images again if their captions were edited in Explore and the images are not begun. A search also gets
+        the captions that a person added there.
+        """
         planning = self._method.planning(self._order.settings)
         for source in self._ledger.edited(self._number):
             run = self._ledger.source_runs([source.run or ""])[source.run or ""]
@@ -218,7 +220,8 @@ def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
     """Find a planned caption among the captions of its run, which may have been edited since. Return its index and the
-    caption to draw now, None if it was taken out. Return only None if no version of the run has it.
+    caption to draw now. The caption to draw is None if it was taken out. Return None instead of the pair if no version
+    of the run has the planned caption.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

@@ -173,7 +173,7 @@ class WorkerPool(ABC, Generic[S]):
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """The process ids of the ready workers, each on its own machine."""
+        """Return the process ids of the ready workers, each on its own machine."""
         return tuple(slot.process for slot in self._slots if slot.process)
 
     @abstractmethod

@@ -88,7 +88,9 @@ class BatchRuns:
         data_roots: DataRoots | None = None,
         scenes: DrawnScenes | None = None,
     ) -> None:
-        """Plans by scripts may name files only in `data_roots`. `scenes` draws the data sets of drawn scenes."""
+        """Plans by scripts may name files only in `data_roots`; None allows no such plan. `scenes` draws the data sets
+        of drawn scenes that plans name.
+        """
         workers = partial(workers_here, spare=1)  # leaves one core to the pages
         self._workspace, self._ledger = workspace, workspace.batches
         self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
@@ -141,7 +143,9 @@ class BatchRuns:
 
     @does("cancel-batch", BatchCommand)
     def cancel(self, batch: int) -> dict[str, Any]:
-        """Cancel a batch; finished work stays, and the batch can be begun again. Raises UserError if it is over."""
+        """Cancel a batch; finished work stays, and the batch can be begun again. Raises UserError if it is
+        done or cancelled already.
+        """
         status = self.status(batch)
         if status.state in ("done", "cancelled"):
             raise UserError(f"“{status.batch.name}” is {status.state} already.")
@@ -164,7 +168,9 @@ class BatchRuns:
             str, Field(description="The reason, word for word, as show_batch gives it; empty: all that failed")
         ] = "",
     ) -> dict[str, Any]:
-        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError if none did."""
+        """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError if nothing
+        has failed.
+        """
         status = self.status(batch)
         if status.at_work and not status.here:
             raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")

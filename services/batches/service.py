@@ -119,7 +119,9 @@ class BatchStatus:
 
     @property
     def state(self) -> State:
-        """Return the state in this process, else in the ledger, which knows of stop requests by other processes."""
+        """Return the batch's state in this process if it has one here, else the state in the ledger. Only the ledger
+        knows if another process asked a running batch to stop.
+        """
         recorded = self._recorded_state()
         return recorded if self.place == "running" and recorded == "stopping" else self.place or recorded
 
@@ -165,7 +167,9 @@ class BatchStatus:
 
     @property
     def cost_of_valid(self) -> float | None:
-        """Return the costs so far per valid test case: accepted images times `share_valid`. None if unknown."""
+        """Return all costs so far, divided by the number of valid test cases: the accepted images, times `share_valid`
+        if studies judged some. None if the costs are unknown or no test case is valid.
+        """
         valid = self.accepted * (1.0 if self.share_valid is None else self.share_valid)
         return None if self.cost is None or not valid else self.cost / valid
 

@@ -90,8 +90,9 @@ def progress(workspace: Path, batch: int) -> Progress | None:
 
 
 def hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
-    """Write the lots of the current pass to files for shards; lots handed out before stay. Return whether shards have
-    work, the captions wait for approval, or all is done. Raises UserError while another process has the batch.
+    """Write the lots of the current pass to files for shards. Lots handed out before stay. Return "shards" if shards
+    have work, "approval" if the captions wait for approval, "done" if nothing is left. Raises UserError while another
+    process works on the batch.
     """
     if handed_out(workspace.folder, batch) is not None:
         return "shards"

@@ -133,7 +133,9 @@ class CurationDecisions:
         ],
         put: Annotated[bool, Field(description="True to add the tag, false to remove it")] = True,
     ) -> Decided:
-        """Add a tag to images of the catalogue, or remove it. Raises UserError as `decide`, and for an invalid tag."""
+        """Add a tag to images of the catalogue, or remove it. Raises UserError as `decide`, and for an empty or too
+        long tag.
+        """
         tag = " ".join(tag.split())
         change = self._decisions.tag(sent.target, tag, put, sent.author, sent.key)
         if put:
@@ -203,7 +205,9 @@ class CurationDecisions:
         verdict: Annotated[Verdict, Field(description="The verdict on the image now")],
         reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Reason of a rejection")] = "",
     ) -> dict[str, bool]:
-        """Judge an image that a session shows again; its verdict stays unchanged. Raises UserError for any other."""
+        """Judge an image that a session shows again; its verdict stays unchanged. Raises UserError for an image that
+        the session did not ask about again.
+        """
         return {"agrees": self._decisions.answer_repeat(session, entry, verdict, reason)}
 
     @does("review-figures", Query)

@@ -200,7 +200,9 @@ class ImageMap:
         return colour_of, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
 
     def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
-        """Return each entry's colour: the index of its first value in `values`, then one for others, one for none."""
+        """Return each entry's colour: the index of its first value in `values`, `len(values)` for any other value, and
+        `len(values) + 1` without a value.
+        """
         catalogue = self._workspace.catalogue
         colour_numbers = np.full(len(entries), len(values) + 1, np.uint8)
         colour_numbers[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)

@@ -152,7 +152,9 @@ class Meaning:
     # Embedding
 
     def begin(self) -> None:
-        """Embed all images without a vector while the worker thread is idle; after a failure, try again."""
+        """Embed all images without a vector while the worker thread is idle. A call while this is in progress changes
+        nothing. A call after a failure tries again.
+        """
         with self._lock:
             self._problem = ""
             if self._lined_up or self._jobs.closing:

@@ -215,7 +215,9 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """Return a run's values with a person's edits. Stale earlier values become the person's, so they are kept."""
+        """Return a run's values with a person's edits. Stale earlier values are stored as that person's too: they
+        contain the words to change, so they must not be written again.
+        """
         recipe, pixels = recipe_of(run.recipe), self._runs.pixels(run.source_sha)
         stale = self._runs.stale(run, settings)
         plain = {name: stage_value.value for name, stage_value in values.items()}

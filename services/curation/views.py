@@ -153,7 +153,9 @@ class View:
 
     @property
     def sort_pairs(self) -> list[tuple[str, str]]:
-        """Return the order as names and values for an address; empty for the default: by group, or newest first."""
+        """Return the order as names and values for an address. Empty for the default order: near-duplicates by group,
+        any other view by newest first.
+        """
         sort = self.order.address or ("newest" if self.alike else "")
         if self.grouped or not sort:
             return []

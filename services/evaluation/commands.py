@@ -23,7 +23,7 @@ STUDY_IMAGES = 300
 
 
 def work_of(command: str) -> Any:
-    """Return the field of a command on a piece of work that `command` began."""
+    """Return the field of a command for the id of work that the command named `command` began."""
     return Field(ge=1, le=LARGEST_ID, description=f"The “work” that {command} returned")
 
 

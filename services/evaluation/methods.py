@@ -182,7 +182,9 @@ def method_counts(found: MethodsCompared) -> list[tuple[str, list[str]]]:
 
 
 def method_rows(table: MethodTable) -> list[tuple[str, list[str], list[str]]]:
-    """Return each figure of a table as text: name, value of each method, and difference from the reference, or ""."""
+    """Return the figures of a table as text: the name, the figure of each method, and its difference from the
+    reference's, "" for the reference.
+    """
     rows = []
     for figure in table.figures:
         share = figure.unit == "share"

@@ -65,7 +65,8 @@ class Ranking:
     known: int
     """Number of test cases that orders are judged by: those not judged invalid, with a known outcome of the model."""
     orders: tuple[Order, ...]
-    """Quality of this ranking, a random order, and if possible of entropy and DeepGini. Empty if `known` is 0."""
+    """Quality of this ranking, of a random order, and of the orders by entropy and DeepGini if possible. Empty if
+    `known` is 0."""
     valid_from: ValidFrom
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""

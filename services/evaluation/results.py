@@ -113,12 +113,12 @@ class EvaluationResult(Standing):
 
     @property
     def known(self) -> Flags:
-        """Return True for each test case whose outcome is known, and that of its original."""
+        """Return True for each test case if both its outcome and that of its original are known."""
         return (self.right != UNKNOWN) & self.compared[self.cases.generated.source]
 
     @property
     def faults(self) -> Flags:
-        """Return True for each test case that the model is wrong about, but not about its original."""
+        """Return True for each test case that the model gets wrong although it gets the original right."""
         wrong: Flags = self.right == WRONG
         # A segmenter is wrong only about what it finds on the original.
         return wrong if self.pixels is not None else wrong & (self.before[self.cases.generated.source] == RIGHT)

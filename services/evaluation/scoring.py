@@ -49,7 +49,8 @@ class Scored:
     """The chance that people find each image of one task valid."""
 
     chance: Floats
-    """For each row of the table, 0 to 1; NaN for other tasks. Of a judged image, learnt from votes on other sources."""
+    """Chance of each row of the table, 0 to 1; NaN for other tasks. For a judged image it is learnt from votes on other
+    sources."""
     checked: Flags
     """True for each row of the task with a figure of a check. Without one, the chance is only the base rate."""
     learnt: ValidityScore

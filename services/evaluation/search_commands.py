@@ -101,7 +101,9 @@ class Searches:
         models: Models,
         execution: Execution,
     ) -> None:
-        """The sentence model of `models` finds names near a question. `execution` has the language model propose."""
+        """`models` has the sentence model that finds the names nearest to a question. `execution` has the language
+        model propose alternatives.
+        """
         self._workspace, self._batches, self._evaluations = workspace, batches, evaluations
         self._models, self._execution = models, execution
 

@@ -105,12 +105,12 @@ class _Rows:
 
 
 def _no_probabilities() -> _Rows:
-    """Return no answers of a classifier: likeliest class, probabilities, and whether these are of all classes."""
+    """Return empty columns for a classifier: likeliest class, probabilities, and True if these are of all classes."""
     return _Rows((np.zeros(0, np.uint16), np.zeros((0, 0), np.float16), np.zeros(0, bool)))
 
 
 def _no_doubts() -> _Rows:
-    """Return no uncertainty of a segmenter: entropy and DeepGini, (rows, 2)."""
+    """Return an empty column for a segmenter's uncertainty: entropy and DeepGini, (rows, 2)."""
     return _Rows((np.zeros((0, 2)),))
 
 

@@ -298,7 +298,7 @@ class _Reading:
         reconstruction, of its own set. -1 for none."""
         self._control_methods = [one.method for one in control_recipes() for _ in range(starts)]
         self._left_out = {"unlabelled": 0}
-        """Numbers of images for the template of sentences."""
+        """Number of images by the reason why they are left out, for the template of sentences."""
         self._labels, self._splits = table.labels, table.splits
         self._masks, self._mask_classes = table.masks, table.mask_classes
         if rows:  # labels, splits and masks of the version come first
@@ -473,7 +473,7 @@ def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
 
 
 def _with_masks(masks: Texts, classes: Texts, rows: Iterable[tuple[int, SetRow]]) -> tuple[Texts, Texts]:
-    """Return the columns of masks and their class names, with those of `rows`, each at its position."""
+    """Return the columns of masks and of their class names, with those of `rows` put in at the rows' positions."""
     masked = [(at, one) for at, one in rows if one.mask]
     places = np.array([at for at, _ in masked], np.int64)
     names = [one.mask_classes for _, one in masked]

@@ -262,7 +262,7 @@ def _named(items: tuple[Item, ...], text: str, what: str) -> Item:
 
 
 def _put(items: tuple[Item, ...], text: str, *new: Item) -> tuple[Item, ...]:
-    """Return the keywords or alternatives with the `new` one, or none, in place of the one with a text."""
+    """Return the keywords or alternatives with `new` in place of the one with this text; without `new`, drop it."""
     return tuple(one for item in items for one in (new if item.text == text else (item,)))
 
 

@@ -212,7 +212,9 @@ class Execution:
         return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
     def run_among_others(self, run: str) -> None:
-        """Like `run_up_to_gate`, for one of several runs. If the models do not fit into memory, the job `waits`."""
+        """Like `run_up_to_gate`, for one of several runs. If the models do not fit into memory together, the job waits
+        again before stages of another model, so that each model is loaded once for all these runs.
+        """
         self.start(run, recipe_of(self.workspace.runs.get(run).recipe).names, waits=not self.driver.models.fit_together)
 
     def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "", waits: bool = False) -> None:
@@ -275,7 +277,9 @@ class Execution:
 
     @does("generate", RunCommand, stage_of_command="generation")
     def generate(self, run: str, shown: ShownImages = "") -> None:
-        """Approve the gate of a run: its planned images are made. Raises UserError if it is closed or has changed."""
+        """Approve the gate of a run: its planned images are made. Raises UserError if the gate is closed, or if the
+        planned images have changed since they were shown.
+        """
         require_task(self.workspace.runs.get(run))
         with self.runs.changing:
             gate = self.states.of(run).gate

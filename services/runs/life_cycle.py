@@ -167,7 +167,9 @@ class RunService:
             bool, Field(description="False to keep the run out of the list until something is done with it")
         ] = True,
     ) -> OpenedRun:
-        """Begin a run with a sample picture of the profile, its task, and its mask for segmentation."""
+        """Begin a run with a sample picture of the profile, its task, and its mask for segmentation. Raises UserError
+        if there is no sample of this name.
+        """
         begun = sample_named(self.samples, sample)
         picture = read_image(begun.path)
         run_id = self._new(picture.image, begun.task, begun.name, picture.notes, begun.name)

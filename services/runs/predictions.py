@@ -117,7 +117,9 @@ class ModelComparison:
         return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
-        """Return all checks of a test case, mask checks last: those of an imported file until others are known."""
+        """Return all checks of a test case, the checks of its mask last. Mask checks that came with an imported file
+        count until the studio has computed its own.
+        """
         return with_mask_checks(case.checks, self.mask_kept.get(case.id), self.masked)
 
     def unmeasured(self, case: StoredTestCase) -> str:
@@ -205,7 +207,8 @@ class PredictionService:
     ) -> tuple[dict[int, MaskChecks], bool]:
         """Return the mask checks of each segmentation test case, or words on why there are none; and True if some are
         still to be computed. The profile's segmenter makes the checks if there is one, otherwise the model `under_test`
-        does. `problem` says why that cannot be asked; `source` and `figures` are its prediction and figures.
+        does. `problem` says why `under_test` cannot be asked, `source` is its prediction on the source, and `figures`
+        holds its figures by test case id.
         """
         checker = self._profile.checks.own_segmenter()
         cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
@@ -444,7 +447,8 @@ class ModelChoices:
 
     def ask(self, run: str, model: str) -> str | None:
         """Request the predictions of a run's model under test for its images. `model` is the key of the model, "" for
-        any. Return "", or a sentence if the model cannot be asked, or None if the run has another model.
+        any. Return "", or a sentence if the model cannot be asked, or None if the run has another model under test or
+        none.
         """
         stored = self._runs.workspace.runs.get(run)
         settings = self._runs.settings(stored)

@@ -174,7 +174,9 @@ class RunSettings:
         sent: PromptEdit,
         template: Annotated[str, Field(description="The template, with the variables that its stage fills in")],
     ) -> None:
-        """Save an own prompt template for a language stage of a run. Raises an error that names a wrong variable."""
+        """Save an own prompt template for a language stage of a run. Raises an error that names a wrong or missing
+        variable.
+        """
         template = template.replace("\r\n", "\n")
         recipe = recipe_of(self._workspace.runs.get(sent.run).recipe)
         name = _prompt_name(recipe, sent)

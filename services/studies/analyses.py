@@ -25,7 +25,8 @@ KEPT = 8
 QUICK_SECONDS = 0.1
 """An analysis that takes at most this many seconds is repeated at every change."""
 SHARE, LONGEST_SECONDS = 0.05, 20.0
-"""Maximum share of the time spent on repeating a slower analysis, and its maximum age in seconds."""
+"""Limits for a slower analysis: the maximum share of the time spent on repeating it, and the maximum age in seconds of
+the older figures that are shown in between."""
 Stamp = tuple[object, object]
 """Two values that differ after a change: the study's state, never shown late, and a number for all its data."""
 

@@ -208,7 +208,8 @@ class AnnotationService:
         answers: Annotated[GivenAnswers, Field(description="The answer by the text of each question")],
     ) -> AnnotationStep:
         """Store the worker's answers to the questions about themselves, apart from the votes, and return the next step.
-        Each question may be skipped. Later answers change nothing. Raises NotYours, or UnfitAnswers for a bad answer.
+        Each question may be skipped. Later answers change nothing. Raises NotYours, or UnfitAnswers for an answer that
+        is too long or not offered.
         """
         self._of(study, worker)
         typed = {}
@@ -239,7 +240,8 @@ class AnnotationService:
     ) -> AnnotationStep:
         """Save the answers to an item and return the next step. Sending the same key again saves nothing. Raises
         NotYours for another worker's assignment, WorkerNotAllowed for a worker who may not vote, Over for a closed
-        study, UnfitAnswers for answers that do not fit the questions, and VoteRefused for a full item or paused study.
+        study, UnfitAnswers for answers that do not fit the questions, and VoteRefused for an item with enough votes or
+        a paused study.
         """
         leased = self.assignment(assignment, worker)
         study, enrolment = self._of(leased.study_id, worker)
@@ -271,7 +273,8 @@ class AnnotationService:
         ] = 0.0,
     ) -> bool:
         """Save answers that are not submitted yet, so that they come back with the item. They are no vote. Return
-        False, with nothing saved, if the item was submitted. Raises NotYours, or UnfitAnswers for a too long text.
+        False, with nothing saved, if the item was submitted. Raises NotYours for another worker's assignment, and
+        UnfitAnswers for a too long text.
         """
         leased = self.assignment(assignment, worker)
         study, _ = self._of(leased.study_id, worker)
@@ -285,7 +288,9 @@ class AnnotationService:
 
     @does("go-on", WorkerCommand)
     def go_on(self, worker: str, assignment: AssignmentId) -> AnnotationStep:
-        """Record that the worker has read the feedback on a training item, and return the next step."""
+        """Record that the worker has read the feedback on a training item, and return the next step. Repeating this
+        changes nothing. Raises NotYours.
+        """
         leased = self.assignment(assignment, worker)
         if leased.item.kind != "training":
             raise NotYours
@@ -294,7 +299,9 @@ class AnnotationService:
 
     @does("undo", OfStudy)
     def undo(self, study: str, worker: str) -> AnnotationStep:
-        """Undo the worker's last answer, so that its item comes again. Raises NotYours, Over or WorkerNotAllowed."""
+        """Undo the worker's last answer, except in training, so that its item comes again. Raises NotYours, Over or
+        WorkerNotAllowed, and UserError if there is no answer to undo.
+        """
         joined, enrolment = self._of(study, worker)
         if joined.state == "closed":
             raise Over("This study is closed: answers can no longer be taken back.")

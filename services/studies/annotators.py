@@ -154,7 +154,8 @@ class AnnotatorSessions:
     def join(self, sent: Join, there: str, address: str | None, browser: str = "") -> Joined:
         """Join a study by its link: enrol the worker `there`, who is signed in, or create a new worker. A person who
         joins again from the same browser before beginning the study stays the same worker. `browser` is a secret text
-        that identifies the browser. Raises NotSignedIn for an invalid link, TooMany after too many of these or joins.
+        that identifies the browser. Raises NotSignedIn for an invalid link, TooMany after too many invalid links or
+        joins.
         """
         key = address_key(address)
         with self._one_at_a_time:

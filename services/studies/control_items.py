@@ -38,7 +38,8 @@ LOOKS = (
     ((0.84, 0.96), (0.95, 1.15), -0.10),
     ((0.60, 0.70), (0.60, 0.80), 0.06),
 )
-"""The disguises from 1: ranges of brightness and saturation (factors), and warmth (share red gains and blue loses)."""
+"""The disguises from number 1: ranges of brightness and saturation, as factors, and warmth, as the share that red gains
+and blue loses."""
 Disguise = Callable[[str, int], str]
 """Function that returns the SHA-256 of a disguised copy of an image. Each number from 1 gives a different copy."""
 _STEPPING = threading.Lock()
@@ -153,7 +154,9 @@ def _signature(item: NewItem) -> tuple[str, str, str, str, str]:
 
 
 def disguises(workspace: Workspace) -> Disguise:
-    """Return a function that stores an image's disguise, always the same. It raises UserError for a missing image."""
+    """Return a function that stores a disguised copy of an image. The same image and number always give the same copy.
+    It raises UserError for a missing image.
+    """
     images = workspace.images
     return lru_cache(maxsize=None)(lambda sha, number: images.add(disguised(images.load(sha), sha, number)))
 

@@ -45,7 +45,9 @@ def read_name(data: Mapping[str, Any]) -> str:
 
 
 def read_draft(data: Mapping[str, Any], name: str, rules: Rules) -> tuple[str, Rules, tuple[RuleProblem, ...]]:
-    """Return name and rules changed by the form `data`, and the unreadable fields. Other fields stay as they are."""
+    """Return the name and the rules with the values of the form `data`, and the problems of unreadable fields. Fields
+    that are unreadable or absent keep their value.
+    """
     problems: list[RuleProblem] = []
     try:
         name = read_name(data) if "name" in data else name
@@ -159,7 +161,9 @@ def _text(value: object) -> str:
 
 
 def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question, ...]:
-    """Return the questions after "up", "down" or "remove" at the zero-based `place`, or after "add" at the end."""
+    """Return the questions after the act "up", "down" or "remove" on the question at the zero-based position `place`,
+    or after "add", which appends a new question.
+    """
     after = list(questions)
     if act == "add":
         after.append(Question(short_name("", [question.id for question in after]), "", "yes-no", valid=("yes",)))

@@ -45,7 +45,8 @@ PICKABLE = 60
 ItemId = Annotated[StrictInt, Field(description="The id of the item")]
 TemplateName = Annotated[str, typed_text(40), Field(description="The name of a question template")]
 AskModel = Callable[[str, str], str | None]
-"""Function that requests predictions, as `services.runs.predictions.ModelChoices.ask`."""
+"""Function that requests predictions, with the parameters and results of
+`services.runs.predictions.ModelChoices.ask`."""
 _OTHER_MODEL = "These images belong to runs with another model under test: choose that one, or change it there."
 _NO_TEMPLATE = "There is no such template. Please reload the page."
 
@@ -146,7 +147,9 @@ class StudyDrafts:
         self._saves = DraftSaves()
 
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
-        """Update a draft's made items, then return its state. `unread` holds the problems of unreadable fields."""
+        """Bring a draft's made control, quiz and training items up to date, then return the state of the draft.
+        `unread` holds the problems of unreadable fields.
+        """
         keep_in_step(self._studies, study_id, self.disguise)
         study, items = self._studies.get(study_id), self.items(study_id)
         troubles = (*unread, *problems_of(study.rules))

@@ -64,7 +64,7 @@ class ImportFiles:
 
 
 def zip_files(file: Path | bytes) -> ImportFiles:
-    """Open a zip. Raises UserError if it is no zip, has too many files, or unpacks to too many bytes."""
+    """Open a zip. Raises UserError if it is no zip, is too large unpacked, or has too many files or two of one name."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file)
     except BROKEN_ARCHIVE as error:
@@ -82,7 +82,9 @@ def zip_files(file: Path | bytes) -> ImportFiles:
 
 
 def folder_files(folder: Path, only_list: str = "") -> ImportFiles:
-    """Open a local folder, for the command line. `only_list` is the one CSV file to read."""
+    """Open a local folder, for the command line. `only_list` is the one CSV file to read, "" for all. Raises UserError
+    if there are too many files.
+    """
     paths = sorted(
         path
         for path in folder.rglob("*")
@@ -170,7 +172,9 @@ def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[
 
 
 def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
-    """Return the number of votes in a file of Mechanical Turk, notes, and sentences on bad rows. Saves nothing."""
+    """Return the number of votes in a file of Mechanical Turk, notes for the person, and sentences on rows that are no
+    votes. Saves nothing. Raises UserError as `read_votes`.
+    """
     _, turk = read_votes(workspace, study_id, data)
     return len(turk.votes), " ".join((f"{_counted(turk.votes)}.", *turk.notes)), " ".join(turk.problems)
 

@@ -211,7 +211,9 @@ class StudyLifeCycle:
         self._studies.note("items drawn", words, study.id)
 
     def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], tuple[NewItem, ...], str]:
-        """Return the items of a draw, their control items, and the draw in words. Raises UserError if none fit."""
+        """Return the items of a draw, their control items, and the draw in words. Raises UserError if they cannot be
+        added.
+        """
         new, words = self._drafts.drawn(study, sent)
         with in_words():
             check_more(study.rules, new)

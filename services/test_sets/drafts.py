@@ -152,7 +152,8 @@ class Readiness:
     obstacles: tuple[Obstacle, ...]
     """Known obstacles. A release reports the first of them."""
     not_compared: int
-    """Number of sources, or images whose source is missing, without hashes. A release hashes and compares them."""
+    """Number of sources, and of images whose source the workspace does not have, that have no hashes yet. A release
+    hashes them and compares them with the others."""
     tasks: Mapping[TaskKind, tuple[str, ...]]
     """Images by kind of task, if there are two kinds. They do not prevent a release, but a model has one task."""
 
@@ -231,7 +232,9 @@ class TestSetDrafts:
         return ids
 
     def add(self, test_set: str, cases: Iterable[int], sources: bool = False, others: Sequence[SetEntry] = ()) -> Added:
-        """Add test cases to a draft, with their sources, each once, if asked; all or none. Raises UserError."""
+        """Add test cases to a draft, with their sources if `sources`, each source once. Add all or none. Raises
+        UserError for an unknown test case, or as `draft_of`.
+        """
         draft, known_cases = self._draft(test_set), self._sets.cases(cases)
         masks: dict[tuple[str, tuple[int, int]], str] = {}
         entries = [self._entry(case, masks) for case in known_cases]
@@ -433,7 +436,9 @@ class TestSetDrafts:
         units: Callable[[], Sequence[Unit]],
         thresholds: Mapping[str, float] | None = None,
     ) -> Iterator[Obstacle]:
-        """Yield the obstacles to a release. One is equality with the parent version, in `thresholds` too if given."""
+        """Yield the obstacles to a release. One is a draft equal to its parent version: with the same images and, if
+        given, the same `thresholds`.
+        """
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
             return

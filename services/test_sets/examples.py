@@ -61,7 +61,9 @@ def export_version(
 
 
 def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
-    """Return a text, such as the “model”, from the lineage in an image's facts, of any shape; "" if absent."""
+    """Return the text `name`, such as “model”, from the lineage in an image's facts; "" if there is none. Facts of
+    imported images may have any shape.
+    """
     lineage = facts.get("lineage")
     value = lineage.get(name) if isinstance(lineage, dict) else None
     return value if isinstance(value, str) else ""

@@ -58,7 +58,7 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
     largest split would get all of them. So a group goes only to a split that it brings closer to its total share, and
     no split stays empty while there are groups for it.
 
-    With `keep`, a group that has a split keeps it. No group may then have two splits. A share must be above 0.
+    With `keep`, a group that has a split keeps it; no group may have two splits. At least one share must be above 0.
     """
     total = sum(shares.values())
     share_of = {split: share / total for split, share in shares.items() if share > 0}

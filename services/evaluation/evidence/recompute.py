@@ -85,12 +85,12 @@ def same(stated: Any, recomputed: Any) -> bool:
 
 
 def figure(value: Any = None, low: Any = None, high: Any = None, **counts: Any) -> Record:
-    """Return a figure with its interval, where NaN is none. `counts` are numbers such as n, the number of images."""
+    """Return a figure with its interval. NaN stands for no value. `counts` are numbers, such as n images."""
     return {"value": value, "low": low, "high": high, **counts}
 
 
 def of_sources(value: float, low: float, high: float, n: int, sources: int) -> Record:
-    """Return a figure with an interval over sources. One source has no interval, and none has no value."""
+    """Return a figure with an interval over sources. With one source there is no interval, without sources no value."""
     if not sources:
         return figure(n=n, sources=sources)
     if sources < 2 or not math.isfinite(value):
@@ -348,8 +348,8 @@ NO_LABEL = "none of the labels"
 
 
 def confusion(labels: Sequence[str], before: Array, after: Array) -> Rows:
-    """Yield how often each answer is given for each label, from shares of the images (for a segmenter: of the pixels)
-    with this label, (labels, labels + 1).
+    """Yield how often each answer is given for each label. `before` (originals) and `after` (generated images) hold
+    shares of the images with a label, or of its pixels for a segmenter: (labels, labels + 1).
     """
     for at, label in enumerate(labels):
         for one, other, answer in zip(before[at], after[at], (*labels, NO_LABEL), strict=True):
@@ -359,7 +359,9 @@ def confusion(labels: Sequence[str], before: Array, after: Array) -> Rows:
 
 
 def answer_shares(answers: pd.DataFrame, labels: Sequence[str]) -> Array:
-    """Return the share of each answer among the images with each label, (labels, labels + 1); the last is no label."""
+    """Return the share of each answer among the images with each label, (labels, labels + 1). The last column is for
+    answers that are none of the labels; a label without images has NaN.
+    """
     shares = pd.crosstab(answers["source_label"], answers["predicted"], normalize="index")
     return shares.reindex(columns=[*labels, ""], fill_value=0.0).reindex(list(labels)).to_numpy(float)
 
@@ -440,7 +442,7 @@ LOST = 0.15
 
 
 def counts_of(pixels: pd.DataFrame, classes: int) -> Array:
-    """Return the numbers of pixels, (images, classes, classes + 1)."""
+    """Return the number of pixels by true and predicted class, (images, classes, classes + 1)."""
     return np.array(pixels["counts"].tolist(), float).reshape(len(pixels), classes, classes + 1)
 
 
@@ -694,7 +696,9 @@ def contradiction(judged: pd.DataFrame) -> bool:
 
 
 def pools_of_cells(images: Array, judged: Array) -> tuple[Array, Array, Array]:
-    """Return pool and raised weight of each cell (right and wrong in turns), and which pools are of wrong images."""
+    """Return the pool of each cell (-1 if unknown), the weight of its judged images, and True for each pool of wrong
+    images. Each stratum has two cells: of right images, then of wrong ones.
+    """
     pool, raised, is_wrong = np.full(len(images), -1), np.ones(len(images)), list[bool]()
     for kind in (True, False):
         own = np.arange(int(kind), len(images), 2)
@@ -706,7 +710,7 @@ def pools_of_cells(images: Array, judged: Array) -> tuple[Array, Array, Array]:
 
 @dataclass
 class JudgedImages:
-    """Images that people judged, by pools of images with one share of valid ones."""
+    """Images that people judged. Each belongs to a pool: images that count as having one share of valid ones."""
 
     place: Array
     """Row of each image among all test cases."""
@@ -726,13 +730,13 @@ class JudgedImages:
         return (self.pool[:, None] == np.arange(len(self.pool_is_wrong))).astype(float)
 
     def shares(self, values: Array) -> Array:
-        """Return the weighted mean of each pool."""
+        """Return the weighted mean of `values` over the images of each pool; NaN for a pool without images."""
         return ratio((values * self.weight) @ self.in_pool, self.weight @ self.in_pool)
 
 
 def states_of(judged: pd.DataFrame, ballots: pd.DataFrame, images: JudgedImages) -> tuple[Array, Array]:
-    """Return draws of the state of each judged image, (draws, images), and the chance that it is valid. Without control
-    items and with fewer than 3 votes on an image, the consensus is the state.
+    """Return draws of the state (invalid, valid or hard) of each judged image, (draws, images), and the chance that it
+    is valid. Without control items and with fewer than 3 votes on an image, there is one draw: the consensus.
     """
     valid, decided = judged["valid"].to_numpy(bool), judged["decided"].to_numpy(bool)
     consensus = np.where(valid, VALID, np.where(decided, INVALID, HARD))[images.place]
@@ -752,9 +756,9 @@ def states_of(judged: pd.DataFrame, ballots: pd.DataFrame, images: JudgedImages)
 
 
 def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, sizes: Array) -> float | None:
-    """Return the weight of the score that makes the interval shortest (PPI++): covariance with the votes over variance,
-    from 0 to 1. None for fewer than 50 judged images that the model gets wrong. `sizes` are the numbers of images of
-    the pools.
+    """Return the weight of the score that makes the interval shortest (PPI++), from 0 to 1: the covariance of score and
+    votes, divided by the variance of the score. None for fewer than 50 judged images that the model gets wrong. `sizes`
+    are the numbers of images of the pools.
     """
     if images.is_wrong.sum() < 50:
         return None
@@ -771,11 +775,13 @@ def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, size
 def drawn_shares(
     images: JudgedImages, states: Array, masses: Array, typical: float, score_weight: float
 ) -> tuple[Array, ...]:
-    """Return 4,000 draws (seed 0) of shares of images: wrong and valid, with the score, times the share judged valid,
-    and errors among valid images. Of each but the third there are two, as what is not known is invalid, or valid.
+    """Return 4,000 draws (seed 0) of seven shares of images. Two are of images that are wrong and valid, two more are
+    the same with the score. The fifth is the share of wrong images, times the share of these that is judged valid. The
+    last two are errors among valid images. Of each two, the first is low and the second high: images of which nothing
+    is known are taken for invalid or valid accordingly.
 
-    `masses` has a row for each source: its weight in each pool, of unknown wrong and unknown right images, its scores
-    in each pool, and its weight. The unseen source weighs `typical`.
+    `masses` has a row for each source: its weight in each pool, its weight of unknown wrong and of unknown right
+    images, its scores in each pool, and its whole weight. The unseen source weighs `typical`.
     """
     of_wrong, in_pool, mass = images.pool_is_wrong, images.in_pool, masses.mean(axis=0)
     pools, chance = len(of_wrong), np.random.default_rng(0)
@@ -1108,8 +1114,9 @@ def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str], ordered:
 
     Raw: the share of equal pairs of votes on an item, averaged over items. Krippendorff's alpha: 1 - observed /
     expected disagreement, from pairs of votes on an item and from pairs of all votes. AC1 (Gwet 2008) and kappa (Fleiss
-    1971): (raw - chance) / (1 - chance), with chance = sum p (1 - p) / (answers - 1), and = sum p². On a scale, the
-    distance of two answers is the number of votes between them, both ends counted half, squared.
+    1971) are (raw - chance) / (1 - chance). For AC1, chance = sum p (1 - p) / (answers - 1); for kappa, chance = sum
+    p². Ordinal alpha weighs a disagreement by the squared number of votes from one answer to the other, counting half
+    of the votes for these two.
     """
     votes = np.array([[one.count(answer) for answer in answers] for one in ratings], float)
     values = dict.fromkeys(("raw agreement", "Krippendorff's alpha", "Gwet's AC1", "Fleiss' kappa"), math.nan)
@@ -1485,9 +1492,10 @@ class Bundle:
         return [frame.assign(wrong=frame["known"] & (frame["predicted"] != frame["label"])) for frame in frames]
 
     def losses(self, model: int) -> list[pd.DataFrame]:
-        """Return which images lose a protected class, as answers. An original loses a class whose IoU is below 0.15.
-        Another image loses one that has that IoU on the original and falls by as much. An image without a class to lose
-        cannot be compared. The columns `could` and `lost` have flags of the classes.
+        """Like `answers`, for a segmenter: an image is wrong if it loses a protected class. An original loses a class
+        whose IoU is below 0.15. Another image loses one that has at least that IoU on the original and falls by as
+        much. An image without a class to lose cannot be compared. The columns `could` and `lost` flag the protected
+        classes that an image could lose, and that it lost.
         """
         about = self.settings["models"][model - 1]
         groups, numbers = [one["groups"] for one in about["protected"]], np.arange(len(about["protected"]))
@@ -1536,8 +1544,9 @@ class Bundle:
         yield from self.valid_faults(model, wrong, found["all: error on generated images"], "wrong")
 
     def change(self, frames: Iterable[pd.DataFrame]) -> Array:
-        """Return how much the `figure` of each test case differs from the mean of the reconstructions of its source in
-        its own control set, or from that of the original if no test case has a reconstruction.
+        """Return the change of the `figure` of each test case: its difference from the mean of the reconstructions of
+        the same source in the same control set. If no test case has a reconstruction, it is the difference from the
+        original.
         """
         first, cases, control = frames
         drawn = control[control["control_set"] >= 0].groupby(["source", "control_set"])["figure"].mean()

@@ -189,7 +189,7 @@ class DataSplit:
     """True if mirrored and cropped copies of sources were searched and kept in one split."""
 
     def rows(self, which: int, images: Images, side: Side, chosen: Flags | None = None) -> Numbers:
-        """Return places of usable images of a split: originals (`which` 0), test cases (1) or reconstructions (2)."""
+        """Return positions of usable images of a split: originals (`which` 0), test cases (1), reconstructions (2)."""
         here = np.array([one == side for one in self.side], bool)[images.source]
         return np.flatnonzero(here & self.usable[which] & (True if chosen is None else chosen))
 
@@ -325,7 +325,9 @@ class Examples:
     """Returns the path of a mask with the numbers of the map's groups; None if it has none of them."""
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
-        """Return examples of the images at these positions, and their positions, without images that teach nothing."""
+        """Return examples of the images at these positions, and the position of each. Images that cannot be learnt from
+        are left out.
+        """
         examples = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
             classes = () if images.masks else self.mapping.labels[int(images.label[row])].classes

@@ -122,7 +122,9 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def trainings_about(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
-    """Return state and last use of all trainings of a model with some images, even unfinished ones (`Marked.about`)."""
+    """Return the state and the last use of each training of a model with some images, finished or not. `about` is
+    the key of that model with these images, as in `Marked`.
+    """
     marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
     folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
     states = ((stored.kept_state(folder), _used(folder)) for folder in folders)
