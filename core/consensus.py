@@ -26,7 +26,7 @@ class ItemOutcome:
     counts: Mapping[str, int]
     """Number of votes by answer, the most frequent first."""
     valid: bool | None
-    """True if the consensus says that the image is valid; None without one, or if it is not about validity."""
+    """True if by consensus the image is valid. None without a consensus, or if the question is not about validity."""
 
     @property
     def votes(self) -> int:
