@@ -68,7 +68,8 @@ class PageKey:
 
     entry: int
     number: float | None = None
-    """Figure or number of reasons that decides the image's place; None if it has none, or the order uses none."""
+    """Number that decides the image's place: a figure, or the number of reasons to review it. None if the image has no
+    such number or the order uses none."""
 
     @property
     def text(self) -> str:
@@ -165,7 +166,7 @@ class Unmeasured:
     prediction: int
     source_prediction: int
     state: int
-    """Id of the run's state with its mask. A result is not stored if the run has got another state."""
+    """Id of the run's current state, which has its mask. A result is not stored if this state has changed."""
 
 
 @dataclass(frozen=True)

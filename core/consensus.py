@@ -26,7 +26,7 @@ class ItemOutcome:
     counts: Mapping[str, int]
     """Number of votes by answer, the most frequent first."""
     valid: bool | None
-    """True if the consensus says that the image is valid; None without one, or for another kind of question."""
+    """True if by consensus the image is valid. None without a consensus, or if the question is not about validity."""
 
     @property
     def votes(self) -> int:
@@ -44,9 +44,9 @@ Outcomes = Mapping[int, Mapping[str, ItemOutcome]]
 
 
 def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) -> dict[int, tuple[Vote, ...]]:
-    """Return the votes that count, by item: the first `needed` (K) in the order given, by time of first submission,
-    without excluded workers, second votes of a worker and items with a known answer. An item can have more votes if a
-    worker is readmitted after others replaced their votes.
+    """Return the votes that count, by item: the first `needed` (K) on each item in the order given. Pass the votes by
+    time of first submission. Votes of excluded workers, a worker's second vote on an item, and items with a known
+    answer are left out. An item can have more than K votes if a worker is readmitted after others replaced their votes.
     """
     votes_by_item: dict[int, list[Vote]] = {}
     for vote in votes:
@@ -82,9 +82,10 @@ def outcome(
 
 
 def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
-    """Return whether an image is valid, from its outcomes of all questions on validity. It waits if a question waits,
-    is invalid by a consensus on an answer that is not valid, and else has the status of a question with too few votes
-    or no consensus. Otherwise it is valid. The outcome has no counts.
+    """Return whether an image is valid, from its outcomes of all questions on validity. The first rule that fits
+    decides. The status is "waiting" if a question waits. The answer is "invalid" if a question has a consensus on an
+    answer that is not valid. The status is "no consensus", or else "too few votes", if a question has that status.
+    Otherwise the answer is "valid". The outcome has no counts.
     """
     statuses = [found.status for found in outcomes]
     if not outcomes or "waiting" in statuses:

@@ -21,7 +21,8 @@ Kind = Literal["text", "whole", "number", "truth", "time"]
 MAX_ROWS = 100_000
 MAX_COLUMNS = 200
 _SIGNS = "['=+\\-@＝＋－＠]"
-"""First characters of a cell that spreadsheets run as a formula, also full-width, and the apostrophe that they drop."""
+"""First characters that make a spreadsheet run a cell as a formula, their full-width forms, and the apostrophe, which a
+spreadsheet drops."""
 _PARTS = frozenset(";\t\r\n")
 """Characters that begin a new cell in a spreadsheet whose separator is not the comma. Quotes around the whole cell do
 not prevent this, as for such a spreadsheet they are in the middle of a line."""

@@ -24,7 +24,8 @@ ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstruct
 BEFORE = "not trained further"
 """The model before further training. It is not an arm (a training compared with the others), but tables show it too."""
 ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
-"""Sets on which every arm is measured: unseen sources, test cases of them, and images with a natural shift."""
+"""Sets on which every arm is measured: sources that no arm was trained on, test cases of them, test cases of an edit
+type that no arm was trained on, and images with a natural shift."""
 
 FEWEST_SEEDS = 3
 """Minimum number of trainings of an arm for an interval: the variance of two has only one degree of freedom."""
@@ -125,7 +126,8 @@ class GateRow:
     """Valid faults of the second model minus those of the first, with one-sided 95 % bounds."""
     answer: GateAnswer
     needed: int | None
-    """About how many sources would decide, if the difference stayed as it is; None if decided, or too many."""
+    """Approximate number of sources that would decide if the difference stayed as it is. None if it is decided already,
+    or if the number is too large."""
 
 
 @dataclass(frozen=True)
@@ -238,9 +240,10 @@ class Effectiveness:
     error_generated: Figure
     difference: Figure
     factor: Figure
-    """Error on generated images / on originals. Without the latter only `low` has a value, the least possible."""
+    """Error on generated images / on originals. If no original is wrong, only `low` has a value, the least possible."""
     controlled: int
-    """Number of sources with a reconstruction (of the unedited caption). The next four figures use only these."""
+    """Number of sources with a reconstruction, drawn from the unedited caption. The next four figures use only
+    these."""
     error_original_controlled: Figure
     error_generated_controlled: Figure
     error_reconstructed: Figure
@@ -333,7 +336,7 @@ class SegmentationEffect:
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats
-    """Shares of a row's pixels on originals, (classes, classes + 1). NaN for a class that no mask has."""
+    """Confusion matrix on originals, (classes, classes + 1): shares of a row's pixels. NaN for a class in no mask."""
     confusion_generated: Floats
 
 
@@ -343,7 +346,8 @@ class Order:
 
     name: str
     apfd: float | None
-    """Average percentage of faults detected (Rothermel et al. 2001), by the best order's; None without a fault."""
+    """Average percentage of faults detected (Rothermel et al. 2001) by the first image that shows each fault, divided
+    by the value of the best order. 1 is perfect. None without a fault."""
     faults: Mapping[float, int]
     """Number of distinct faults that the reviewed images show, for each budget."""
     all_faults: int

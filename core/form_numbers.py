@@ -1,5 +1,5 @@
-"""Numbers in a form. Bounds, words and unit are declared once, where the value is kept, for the form, its parser and
-the check of stored values: `votes: Annotated[int, FormNumber(1, 50, "Votes an image")] = 5`.
+"""Numbers in a form. Bounds, words and unit are declared once, at the field that keeps the value. The form, its parser
+and the check of stored values use this declaration: `votes: Annotated[int, FormNumber(1, 50, "Votes an image")] = 5`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The filter that selects images for addresses, test sets, studies, evaluations and scripts, all with the names and
-values of `PARTS`. `storage.curation.selection` and `storage.test_sets.test_sets` apply it.
+"""The filter that selects images for addresses, test sets, studies, evaluations and scripts. All of them write a filter
+with the names and values of `PARTS`. `storage.curation.selection` and `storage.test_sets.test_sets` apply it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ class ImageFilter:
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes (`CHECK_OUTCOMES`) by the name of a check."""
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Standings (or `UNREAD`) by model under test; "" is the model that has read most of the selected images."""
+    """Standings (or `UNREAD`) by model under test; "" stands for the model with most predictions among the images that
+    all other parts select."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
     """Bands of the validity score; at least one has to match. None selects images without a score."""

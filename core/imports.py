@@ -19,7 +19,7 @@ class ImportRow:
     file: str
     reason: str
     kind: RowKind
-    """"refused"; "changed": imported, with a change or a remark; "known": already in the workspace."""
+    """"refused": not imported. "changed": imported, with a change or a remark. "known": already in the workspace."""
 
 
 @dataclass(frozen=True)

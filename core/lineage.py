@@ -37,7 +37,7 @@ class DrawnBatch(BaseModel):
     place: int = Field(0, ge=0, lt=MOST_AT_ONCE)
     """Zero-based place of the image in the batch."""
     compiled: bool = False
-    """True if compiled network blocks drew it. Their results differ from those of others in the last bits."""
+    """True if compiled network blocks drew it. Uncompiled blocks give results that differ in the last bits."""
 
     @model_validator(mode="after")
     def _within(self) -> DrawnBatch:
@@ -95,7 +95,9 @@ _settings_type: Callable[[str], type[MethodSettings]] | None = None
 
 
 def set_methods(settings_type: Callable[[str], type[MethodSettings]]) -> None:
-    """Set the function from a method's name to its type of settings (or KeyError); `pipeline.methods` does."""
+    """Set the function that returns a method's type of settings by its name, or raises KeyError. `pipeline.methods`
+    calls this.
+    """
     global _settings_type
     _settings_type = settings_type
 

@@ -1,5 +1,5 @@
-"""A lock that lets only one model load at a time. Meanwhile transformers and accelerate replace functions of torch, and
-if two loads overlapped, no model could be loaded after that.
+"""A lock that lets only one model load at a time. While transformers and accelerate load a model, they replace
+functions of torch. If two loads overlapped, the replacements would remain, and no model could be loaded after that.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ _HELD = ".in-use"
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
-    """Lock an open file until it closes. Raises BlockingIOError if it is locked, UserError if a drive has no locks."""
+    """Lock an open file until it is closed. `path` is for the error message. Raises BlockingIOError if the file is
+    already locked, UserError if the drive has no locks.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -51,8 +53,8 @@ def no_locks(path: Path) -> UserError:
 
 @contextmanager
 def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make a folder, named `prefix` and random letters, for the `with` block, and remove those of killed processes.
-    Raises OSError if the folder cannot be made.
+    """Make a folder, named `prefix` and random letters, for the `with` block. First remove folders with the same prefix
+    that killed processes left. Raises OSError if the folder cannot be made.
     """
     for left in parent.glob(f"{prefix}*{_HELD}"):
         with suppress(OSError, UserError), open(left, "rb") as file:

@@ -160,8 +160,8 @@ def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = TH
 
 
 def parse_classes(text: str) -> dict[int, str]:
-    """Parse classes from text such as "0 sky, 1 road": numbers 0 to 255 and names, between commas or lines. Raises
-    UserError, quoting the wrong piece, if a number is missing, too large or repeated.
+    """Parse classes from text such as "0 sky, 1 road": numbers 0 to 255 and names, separated by commas, semicolons or
+    line breaks. Raises UserError, quoting the wrong piece, if a number is missing, too large or repeated.
     """
     classes: dict[int, str] = {}
     for piece in filter(None, (part.strip() for part in re.split(r"[,;\n]", text))):
@@ -194,7 +194,7 @@ def colour(number: int) -> tuple[int, int, int]:
 
 
 def overlay(mask: Image.Image) -> Image.Image:
-    """Return the mask in colours to lay over its image, RGBA: pixels without a class are transparent."""
+    """Return the mask in colours to lay over its image: RGBA, the mask's size, transparent where it has no class."""
     table = np.zeros((256, 4), np.uint8)
     for number in range(256):
         table[number] = (*colour(number), 0 if number == UNLABELLED else OVERLAY_ALPHA)

@@ -1,5 +1,5 @@
-"""Sections of a profile about models: source, size and memory of weights; and those of models that compare pictures,
-captions and phrases.
+"""Sections of a profile about models: the source, size and memory of their weights. The sections of models that compare
+pictures, captions and phrases are here too.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def mirrored(value: int) -> int:
 
 
 class NearHashes:
-    """A set of hashes that finds those close to another hash without comparing all: of four bands of 16 bits, two
-    hashes that differ in at most three bits have one in common.
+    """A set of hashes that finds those close to another hash without comparing all of them. A hash has four bands of 16
+    bits. Two hashes that differ in at most three bits have at least one band in common.
     """
 
     def __init__(self) -> None:
@@ -81,9 +81,10 @@ class NearHashes:
 
 
 def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
-    """Return for each hash whether any of `others` is at most `DISTANCE` bits away, mirrored or not, (values,). This is
-    for hundreds of thousands of hashes, and similar pictures such as those of one street, where too many bands of
-    `NearHashes` match. Of six blocks, two hashes that differ in at most three bits share three.
+    """Return for each hash whether any of `others` is at most `DISTANCE` bits away, mirrored or not, (values,). Use
+    this for hundreds of thousands of hashes, or for similar pictures such as those of one street: `NearHashes` is slow
+    there, as too many bands match. Here a hash has six blocks. Two hashes that differ in at most three bits have at
+    least three blocks in common.
     """
     given_hashes = np.array(others, np.uint64)
     known = np.unique(np.concatenate([given_hashes, given_hashes ^ np.uint64(_ODD)]))

@@ -67,7 +67,7 @@ class PredictedBatch:
 
     predictions: tuple[Prediction, ...]
     probabilities: np.ndarray | None = None
-    """(images, classes), float32, in the order of the model's classes; only for classifiers."""
+    """Probability of each class: (images, classes), float32, in the order of the model's classes. Classifiers only."""
     doubts: tuple[Doubt, ...] = ()
     """Uncertainty of each image; segmentation only. Empty if the model gives no probabilities."""
 

@@ -62,7 +62,9 @@ class Region:
             raise UserError("Nothing is painted, so nothing could change: paint something, or take the whole picture.")
 
     def mask(self, size: tuple[int, int]) -> Image.Image | None:
-        """Return a mask of `size`, INSIDE where the source may change; None for all. Raises as `require_fit`."""
+        """Return an image of mode L and `size` (width, height), with INSIDE where the source may change; None for the
+        whole image. Raises UserError if the region does not fit the image or nothing is painted (see `require_fit`).
+        """
         self.require_fit(size)
         return None if self.whole else Image.fromarray(np.where(_pixels(self.text), np.uint8(INSIDE), np.uint8(0)))
 

@@ -1,6 +1,7 @@
 """Run lengths as COCO writes them: counts of pixels outside and inside a region, column by column, packed into text
 like `rleToString` in pycocotools' maskApi.c. From the fourth count on, the difference to the count two before is
-stored. Five bits of a number are a character from "0" on; a sixth bit says that more follow.
+stored. Each number is cut into groups of five bits. A sixth bit says that another group follows, and character "0"
+represents 0.
 """
 
 from __future__ import annotations

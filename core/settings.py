@@ -394,7 +394,7 @@ class BackgroundsSettings(LanguageSettings):
 
 
 class CompositeSettings(_Settings):
-    """Settings of stage 5 for a background behind the subject. `GenerationSettings` has those to draw it."""
+    """Settings of stage 5 for a new background behind the subject. `GenerationSettings` determines how it is drawn."""
 
     layout: Literal["edges", "text", "outpaint"] = Field(
         "edges",

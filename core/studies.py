@@ -95,7 +95,8 @@ class ControlPolicy:
         float,
         FormNumber(0, 100, "Control items right", "below it all votes of this worker are replaced", "%", whole=False),
     ] = 0.75
-    """Minimum share of control items right, 0 to 1. All votes of a worker below it are replaced."""
+    """Minimum share of control items answered right, 0 to 1. A worker below it is excluded, and all their votes are
+    replaced."""
 
 
 @dataclass(frozen=True)
@@ -311,8 +312,8 @@ class StudyData:
 
 
 def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tuple[Question, ...]:
-    """Return the questions for this item, in order: with `only_with` if the item shows that class (case is ignored),
-    and a follow-up if the question that it follows is asked and was answered with `follows_answer`.
+    """Return the questions for this item, in order. A question with `only_with` needs an item that shows that class
+    (case is ignored). A follow-up needs the answer `follows_answer` to the question that it follows.
     """
     shown = {name.casefold() for name in item.classes}
     chosen: dict[str, Question] = {}

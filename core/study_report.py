@@ -92,7 +92,8 @@ class QuestionResult:
     """Result of `after`, completed by a person's answers where workers had no consensus. None if no person answered. It
     is not a result of the workers, so report it separately."""
     votes: Proportion
-    """Share of counted votes that say "valid", with a bootstrap interval over images, also those that still wait."""
+    """Share of counted votes that say "valid", with a bootstrap interval over images, including those that still
+    wait."""
     answers: tuple[AnswerShare, ...]
     """Share of each possible answer; empty for free text."""
     mean: Mean | None

@@ -34,7 +34,8 @@ TOLERANCE, COARSE_TOLERANCE = 10, 8
 MOST_LACKING = 0.02
 """Maximum share of pixels whose colour the other twin lacks, after alignment."""
 COARSE_LACKING = 0.01, 0.11
-"""Most lacking pixels before alignment, in a pair's better and worse direction. A crop lacks what was cut off."""
+"""Maximum shares of lacking pixels before alignment: in the better direction of a pair, and in the worse. A crop lacks
+what was cut off."""
 REACH = 13
 """Width in pixels of the square in which a colour is searched before alignment. Enough for a crop of a tenth."""
 HOPELESS = 8 * MOST_LACKING
@@ -193,7 +194,9 @@ def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArr
 
 
 def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """Align `one` to `other`. Return the share of its pixels that `other` lacks nearby; 1 if it cannot be aligned."""
+    """Align `one` to `other`. Return the share of pixels whose colour `other` lacks at or beside that place; 1 if they
+    cannot be aligned.
+    """
     import cv2
 
     grey = [cv2.cvtColor(look, cv2.COLOR_RGB2GRAY) for look in (other, one)]

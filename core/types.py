@@ -206,7 +206,8 @@ class PromptSlot:
     default: str = ""
     """Template for prompt sets without a file of this name, or ""."""
     needed: bool = True
-    """True if a prompt set must have this file, unless there is a default. Without an optional file nothing is sent."""
+    """True if a prompt set must have this file, unless there is a default. If the file of an optional prompt is
+    missing, the prompt is not sent."""
     title: str = ""
     """Title of a further prompt, in a few words; "" for the main prompt of a stage."""
 

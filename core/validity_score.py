@@ -45,7 +45,7 @@ class Agreement:
     images: int
     valid: int
     auc: Figure
-    """Probability that a valid image scores higher than an invalid one (0.5 is chance), over sources."""
+    """Probability that a valid image scores above an invalid one (0.5 is chance), with an interval over sources."""
     bins: tuple[tuple[float, float, int], ...]
     """Reliability diagram: mean score, share of valid images and number of images of each bin that is not empty."""
     threshold: float

@@ -59,7 +59,9 @@ def answers_of(
 
 
 def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, label: Numbers) -> Floats:
-    """Return the sum of probabilities over the classes of each image's label, 0 for -1; `place` has their rows."""
+    """Return the sum of probabilities over the classes of each image's label, 0 for label -1. `place` has each image's
+    row in `probabilities`.
+    """
     found = np.zeros(len(label))
     order = np.argsort(label, kind="stable")
     ends = np.searchsorted(label[order], np.arange(len(mapping.labels) + 1))
@@ -81,8 +83,9 @@ def groups_in_mask(group_of: Mapping[str, int], mask_classes: Mapping[int, str])
 
 
 def groups_of_numbers(mapping: ClassMap, mask_classes: Mapping[int, str]) -> tuple[NDArray[np.uint8], ...]:
-    """Return the index in `mapping.groups` of each class number of the mask, and of the model, (256,) each; `IGNORED`
-    for none. Raises ValueError for a class of the mask that the map does not know.
+    """Return two arrays, (256,) each: the index in `mapping.groups` of each class number of the mask, and of each class
+    number of the model. `IGNORED` stands for a number without a group. Raises ValueError for a class of the mask that
+    the map does not know.
     """
     group_of = {mapping.labels[number].label: at for at, group in enumerate(mapping.groups) for number in group}
     unknown = set(mask_classes.values()) - {one.label for one in mapping.labels}
@@ -123,10 +126,12 @@ def pairs_of_images(
 def count_pairs(
     true: NDArray[np.uint8], predicted: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
 ) -> Floats:
-    """Count the pixels of each image, without those of unmapped labels, by the group in its mask and the predicted
-    group: (images, groups, groups + 1), in the order of `ClassMap.groups`; the last column is for classes without a
-    label. `pairs` comes from `pairs_of_images`, `true`, (kinds, 256), and `predicted` from `groups_of_numbers`. `kind`
-    gives each image's row in `true`.
+    """Count the pixels of each image by the group in its mask and the predicted group: (images, groups, groups + 1), in
+    the order of `ClassMap.groups`. The last column counts pixels predicted as a class without a label. Pixels whose
+    mask has no mapped label are not counted.
+
+    `pairs` comes from `pairs_of_images`, `true` and `predicted` from `groups_of_numbers`. `true` is (kinds, 256), a row
+    for each class numbering that masks use. `kind` gives each image's row in `true`.
     """
     from scipy import sparse
 

@@ -38,7 +38,9 @@ Statistic = Callable[[Floats], Floats]
 
 
 def one_split(splits: Sequence[str]) -> str:
-    """Return the split of all sources, or "". Raises ValueError for several: seen and unseen ones are never mixed."""
+    """Return the split of all sources, or "". Raises ValueError for several splits, since sources that a model was
+    trained on and others are never mixed.
+    """
     several = sorted({one or "without a split" for one in splits})
     if len(several) > 1:
         raise ValueError(f"sources of several splits are not mixed: {', '.join(several)}")
@@ -119,7 +121,9 @@ class MeansOfSources:
 
 
 def shares_of_sources(columns: Sequence[Flags | Floats], source: Numbers) -> tuple[Floats, Floats]:
-    """Return the mean of columns, (images,), over each source's images, (sources, columns), and numbers of images."""
+    """Return the mean of each column over each source's images, (sources, columns), and each source's number of images,
+    (sources,). A column is (images,).
+    """
     _, place = np.unique(source, return_inverse=True)
     images = np.bincount(place).astype(np.float64)
     return np.stack([np.bincount(place, weights=one) / images for one in columns], axis=1), images
@@ -240,8 +244,9 @@ def clustering(wrong: Floats, source: Numbers) -> Clustering:
 
 
 def needed_sources(sources: int, distance: float, reach: float) -> int | None:
-    """Return how many sources would be enough if `reach`, the half-width of the interval, fell with the root of their
-    number to the `distance` from the bound. None if that is more than `MOST_NEEDED` times the present ones.
+    """Return the number of sources that would decide, or None if it is more than `MOST_NEEDED` times the present
+    `sources`. `reach` is the half-width of the present interval, which falls with the root of the number of sources. It
+    has to fall to `distance`, the distance of the figure from the bound.
     """
     if reach**2 > MOST_NEEDED * distance**2:
         return None

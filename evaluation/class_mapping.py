@@ -52,7 +52,8 @@ _MOST_SUGGESTED = 100
 CLEAR = 0.9
 """Minimum share of a word's uses in WordNet's texts that a meaning needs to be chosen."""
 FEW_KINDS, TOO_FEW_KINDS = 0.25, 0.02
-"""Shares of WordNet's kinds below a superclass. Fewer than the first are doubtful, than the second unmapped."""
+"""Minimum shares of the kinds directly below a superclass in WordNet that the model must know. With fewer than the
+first, the mapping is doubtful. With fewer than the second, the label is unmapped."""
 _COLUMNS = ("label", "model class")
 _CAN_MEAN = "can mean"
 _SEVERAL = "several classes of the model by the same name"
@@ -131,7 +132,9 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> Numbers:
-        """Number of each class's label, -1 for none. Of several labels, the first with fewest classes counts."""
+        """Number of the label of each class; -1 for none. A class of several labels has the one with the fewest
+        classes, or the first of these.
+        """
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
             return np.full(len(self.classes), -1)

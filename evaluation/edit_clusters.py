@@ -28,7 +28,7 @@ class EditCluster:
     cases: tuple[int, ...]
     """Indices of the test cases, the most typical first: those whose edits are nearest to the group's mean."""
     change: Figure
-    """Mean change of the true class's probability over sources, -1 to 1; below 0 the edits hurt."""
+    """Mean change of the true class's probability, -1 to 1; each source weighs the same. Below 0 the edits hurt."""
     p_value: float | None
     """P-value of the test that the change does not depend on the edit; None with too few sources."""
     p_adjusted: float | None

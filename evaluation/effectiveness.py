@@ -123,7 +123,9 @@ def effectiveness(
 
 
 def no_control_words(read: int | None) -> str:
-    """Return why nothing is compared with reconstructions: `read` are read by the model, or None if there are none."""
+    """Return why nothing is compared with reconstructions. `read` is the number of reconstructions that the model has
+    read, None if there are no reconstructions.
+    """
     if read is None:
         return "there are no reconstructions of these sources"
     return "no reconstruction of these sources can be compared" if read else "no reconstruction is read yet"
@@ -207,7 +209,9 @@ def calibration(answers: Answers, bins: int = BINS) -> results.Calibration:
 def paired_difference(
     source: Numbers, first: NDArray[np.int8], second: NDArray[np.int8], weighing: Weighing = "source"
 ) -> results.PairedDifference:
-    """Compare two models, with answers as in `Answers.right`, on the test cases that can be compared with both."""
+    """Compare the errors of two models on the test cases that can be compared with both. `first` and `second` are the
+    models' answers, as in `Answers.right`.
+    """
     known = (first != UNKNOWN) & (second != UNKNOWN)
     wrong = first[known] == WRONG, second[known] == WRONG
     shares, cases = by_source.shares_of_sources(wrong, source[known])

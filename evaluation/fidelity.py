@@ -1,5 +1,6 @@
 """Distance of generated images as a whole from originals: KID with an interval, and FID, from vectors of one extractor;
-and the perplexity of changed captions relative to the originals. Pure.
+and the perplexity of changed captions relative to the originals. Only figures of the same extractor and number of
+images can be compared. Pure.
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ class GradCam:
         self._device, self._layer = next(net.parameters()).device, ""
 
     def look(self, image: Image.Image, classes: Sequence[int], mask: Image.Image | None = None) -> Look:
-        """Return the map for a label's classes; `mask` is white on the subject. Raises UserError without any grid."""
+        """Return the map of an image for the classes of its label. `mask` is white on the subject. Raises UserError if
+        the network has no features on a grid.
+        """
         pixels, inside = self._pixels(image), None
         found, features = self._map(pixels, classes)
         figures = dict(zip((INSERTION, DELETION), self._revealed(pixels, found, classes), strict=True))
@@ -224,7 +226,9 @@ def _saliency() -> Any:
 
 
 def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
-    """Return for each image the share of its `NEIGHBOURS` nearest images of other sources with its label, or NaN."""
+    """Return for each image the share of its `NEIGHBOURS` nearest images of other sources that have its label; NaN if
+    other sources have fewer images.
+    """
     squares = (features**2).sum(axis=1)
     distance = squares[:, None] + squares[None, :] - 2 * features @ features.T
     distance[source[:, None] == source[None, :]] = np.inf

@@ -51,7 +51,9 @@ class Compared(Columns):
 
 
 def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> GateResult:
-    """Compare two models, also by classes with `FEWEST_CASES`. The error may rise by `margin`, 0 to 1."""
+    """Compare two models. `margin` is the allowed rise of the share of valid faults, 0 to 1. Each class with at least
+    `FEWEST_CASES` test cases has its own row, and all rows decide.
+    """
     chance = _chance_valid(compared)
     # Test cases of a class have other sources. Their random weights are independent of those behind these samples.
     mixed = chance[0], chance[1][np.random.default_rng(3).permutation(SAMPLES)]
@@ -87,9 +89,9 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 
 
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
-    """Return two chances that a test case is valid, (2,): if only the first or only the second model is wrong about it;
-    1 if none is judged. Also return samples of them, (`SAMPLES`, 2), with the random weights of the row of all test
-    cases, so that a sample with more valid judged test cases also has more faults.
+    """Return two chances that a test case is valid, (2,): if only the first model is wrong about it, and if only the
+    second is. Both are 1 if no test case is judged. Also return samples of these chances, (`SAMPLES`, 2), with the
+    random weights of the row of all test cases. So a sample with more valid judged test cases also has more faults.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))

@@ -31,7 +31,8 @@ NO_IMAGE = "it has no such image"
 FEW = f"fewer than {FEWEST_CASES} images"
 Unit = Literal["share", "number"]
 Votes = Callable[[Flags], "tuple[Judged, Sequence[str]] | None"]
-"""Returns votes on the flagged images, new faults as `wrong`, and their strata; None if nobody voted on one of them."""
+"""Takes flags of images and returns people's votes on them, new faults of the model as `Judged.wrong`, with the names
+of their strata. Returns None if nobody voted on any of these images."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class MethodImages(Columns):
 
     method: Numbers
     source: Numbers
-    """Numbers of each image's method and source, from 0."""
+    """The number of each image's source, from 0. `method` has the number of its method, from 0."""
     edit_type: Numbers
     """The number of its edit type, from 0; -1 for none or several."""
     cell: Numbers
@@ -163,7 +164,7 @@ class _Group:
         )
 
     def rate(self, above: Numbers, below: Floats, times: float, missing: str) -> _Measure:
-        """Return `times` the number of `YES` divided by the sum of `below`; sources with 0 do not count."""
+        """Return `times` the number of `YES` divided by the sum of `below`, over sources with `below` above 0."""
         columns = np.stack([self._sums(above == YES).astype(np.float64), below], axis=-1)
         counts = below > 0
         typical = ratio(np.where(counts, below, 0).sum(1), counts.sum(1))
@@ -242,7 +243,7 @@ class _Compared:
     votes: Votes
 
     def table(self, name: str, own: Flags, seconds: Floats, kinds: Sequence[Sized]) -> MethodTable:
-        """Compare the images of `own`. `kinds` are the edit types of each method; none within an edit type."""
+        """Compare the images of `own`. `kinds` are the edit types of each method; empty if `own` has one edit type."""
         images, reference, methods = self.images, self.reference, len(seconds)
         group = _Group(images, own, *self.control.shape)
         failure = images.valid_failure
@@ -322,7 +323,9 @@ def _voted(found: tuple[Judged, Sequence[str]] | None, n: int, minutes: Floats) 
 
 
 def difference_of(first: Figure, second: Figure) -> Figure:
-    """Return `first` minus `second`, as if they were independent. If one is only bounded, so is the difference."""
+    """Return `first` minus `second`, with an interval from both as if they were independent. If one of the figures is
+    only bounded, so is the difference.
+    """
     n, sources = min(first.n, second.n), min(first.sources, second.sources)
     ends = first.low, first.high, second.low, second.high
     if first.value is None or second.value is None or None in ends:
@@ -337,7 +340,7 @@ def difference_of(first: Figure, second: Figure) -> Figure:
 
 
 def quotient_of(first: Figure, second: Figure) -> Figure:
-    """Return `first` divided by `second`, both at least 0: like `difference_of`, of logarithms."""
+    """Return `first` divided by `second`, both at least 0. The interval is as in `difference_of`, of logarithms."""
     n, sources = first.n, first.sources
     if not second.value or not second.low or second.high is None or first.low is None or first.high is None:
         return Figure(None, n=n, sources=sources, why=first.why or second.why or "its model time is not known")

@@ -146,7 +146,8 @@ def hold(
     bands: Mapping[str, Band],
 ) -> Flags:
     """Return True for each image whose mask check passes, (images,), by the rule of `kept_in_mask` and `kept_checks`.
-    `sources` and `images` are `evaluation.answers.pairs_of_images`. All masks use the same class numbers.
+    `sources` and `images` are counts from `evaluation.answers.pairs_of_images`: those of each image's source, and of
+    the image. All masks use the same class numbers.
     """
     line = {**MASK_BANDS, **bands}[MASK_KEPT]
     looked, holds = np.zeros(images.shape[0], bool), np.ones(images.shape[0], bool)
@@ -179,7 +180,9 @@ def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
 
 
 def kept_checks(shares: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
-    """Return the checks by a second segmenter. The part with the lowest share decides each check."""
+    """Return the checks by a second segmenter: whether protected classes, single objects and surroundings are still in
+    place. The part with the lowest share decides each check.
+    """
     lines, checks = {**MASK_BANDS, **bands}, list[Check]()
     for name in MASK_CHECKS:
         of_check = [one for one in shares if one.check == name]

@@ -67,8 +67,8 @@ class ModelUnderTest:
 
     def predict_many(self, images: Iterable[Picture]) -> Iterator[PredictedBatch]:
         """Yield predictions on each image, in batches in order, while other threads prepare the next images. A
-        UserError is raised in place of a batch, after the predictions on all images before an unreadable one. If the
-        caller stops, the rest is cancelled.
+        UserError is raised in place of a batch. For an unreadable image it is raised after the predictions on all
+        images before it. If the caller stops, the rest is cancelled.
         """
         pictures = iter(images)
         with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "prepare") as threads:

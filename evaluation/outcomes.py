@@ -1,5 +1,6 @@
-"""The outcome of the model under test on a generated image, compared with its source: a model that already fails there
-shows nothing new. Whether the image is good, checks and reviews say. Pure; no models, no pages.
+"""The outcome of the model under test on a generated image, compared with its source. A model that already fails on the
+source shows nothing new. The outcome does not say whether the image is good: checks and reviews do. Pure; no models, no
+pages.
 """
 
 from __future__ import annotations

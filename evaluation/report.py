@@ -161,7 +161,7 @@ def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
 
 
 def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
-    """Return the words and figures that a table of `report.toml` lists, by default that of the class of `found`."""
+    """Return the words and figures that a table of `report.toml` lists. The default is the table of `found`'s class."""
     words = _WORDS[table or type(found).__name__]
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]
 
@@ -202,7 +202,9 @@ def markdown(
 
 
 def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = "") -> str:
-    """Return tables of edits as Markdown: `what` changes, and `wrong` heads the column of newly wrong test cases."""
+    """Return tables of edits as Markdown. `what` names the value that changes. `wrong` heads the column with the share
+    of newly wrong test cases; "" leaves the column out.
+    """
     return TEMPLATES.lines("edits.md", tables=tables, what=what, wrong=wrong)
 
 
@@ -241,7 +243,7 @@ def gate_markdown(test_set: str, models: Sequence[str], found: GateResult) -> st
 
 
 def gate_junit(test_set: str, models: Sequence[str], found: GateResult) -> bytes:
-    """Return a JUnit file with a test for each row: a failure if the new model is worse, an error if that is open."""
+    """Return a JUnit file with a test for each row: a failure if the new model is worse, an error if it is unclear."""
     suite = ElementTree.Element(
         "testsuite",
         name=f"{_xml(models[1])} against {_xml(models[0])}",

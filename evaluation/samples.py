@@ -44,8 +44,9 @@ def all_of_a_part(part: Flags, judged: Flags) -> bool:
 def expected_width(
     shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8, error: Figure | None = None
 ) -> float:
-    """Return the expected width of the interval of wrong and valid images, from each stratum's share of all images and
-    its number of judged ones. The interval of `error`, the share of wrong images, counts too.
+    """Return the expected width of the interval of the share of wrong and valid images. `shares` has each stratum's
+    share of all images, `sizes` its number of judged images. A stratum without any is unknown. `error` is the share of
+    wrong images; its own interval adds to the width.
     """
     from scipy import stats
 

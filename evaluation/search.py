@@ -38,9 +38,10 @@ USUAL = 0.05
 SHARED = 0.9
 """Share of weak cells among those of a weak alternative or label."""
 PSEUDO, PSEUDO_CELLS = 2.0, 20.0
-"""Weight of `USUAL` against what the images show, in alternatives or labels, and in cells."""
+"""Weight of `USUAL` against the images: as a number of alternatives or labels, and as a number of cells."""
 UNSURE = 1.0
-"""Evidence that a cell needs beyond the bar, since its share of faults is not known: the cost of the uniform prior."""
+"""Logarithm of the e-value that a cell needs beyond the bar, since its share of faults is not known: the cost of the
+uniform prior."""
 RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
 """Beta priors of the share of valid faults in a weak cell and in another one, in images."""
 
@@ -87,9 +88,9 @@ def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
     Intelligent Systems) between cells, alternatives and labels. `images` and `faults` are the numbers of images and of
     valid faults of each cell so far.
 
-    Faults make a cell's alternative and its label suspect, each the less, the more the other explains. All shares are
-    learnt from the images too: of faults in weak and in other cells, of cells that are weak by themselves, and of weak
-    ones among the labels and among the alternatives of each edit type.
+    Faults make a cell's alternative and its label suspect. The more one of them explains the faults, the less suspect
+    is the other. All shares are learnt from the images too: of faults in weak and in other cells, of cells that are
+    weak by themselves, and of weak ones among the labels and among the alternatives of each edit type.
     """
     from scipy.special import expit, logit
 
@@ -195,8 +196,8 @@ def _bar(evidence: Floats, belief: Beliefs, already: int, images: int, weak: flo
     """Return the logarithm of the e-value at which a cell counts as told when the search ends. `already` cells are told
     now, and `images` images are left.
 
-    The more cells are told, the less evidence each needs. So the search aims at as many cells together as these images
-    are likely to be enough for.
+    The more cells are told, the less evidence each needs. So the search aims at as many cells as can probably be told
+    with the images that are left.
     """
     growth, _ = _steps(belief, weak)
     for cells in range(already + 1, len(evidence) + 1):
@@ -250,8 +251,9 @@ def next_round(
     is of a random cell of a question, by turns, in the same proportion. Each other image is of the cell with the
     largest worth (`_worth`) times the chance of a valid image. A told cell gets no more.
 
-    If a cell gets several images in the round, its worth is the mean over what the earlier ones may show. Each of these
-    counts at most as at first, since an image that then is worth more can be drawn in the next round.
+    If a cell gets several images in the round, the worth of a further one is the mean over the results that the earlier
+    ones may have. With no result it counts more than the first image, since an image that is worth more then can be
+    drawn in the next round.
     """
     from scipy import special
 

@@ -34,7 +34,8 @@ class Pixels(Columns):
 
     source: Numbers
     counts: Floats
-    """(images, classes, classes + 1): pixels of a class by predicted class, the last column of no class."""
+    """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels predicted as
+    no class."""
     way: Numbers | None = None
 
     @cached_property
@@ -270,7 +271,9 @@ def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
 
 
 def missed_by(originals: Pixels, protected: Flags, classes: Sequence[Sequence[int]]) -> Losses:
-    """Return the `protected` classes, (originals, classes), that are missed: those with an IoU below `DROPPED`."""
+    """Return the protected classes that a segmenter misses on originals: those with an IoU below `DROPPED`.
+    `protected`, (originals, classes), marks the classes that it must find; `classes` are the groups of each class.
+    """
     ious = iou_in_masks(originals, classes)
     present = protected & np.isfinite(ious)
     missed = present & (ious < DROPPED)

@@ -54,9 +54,9 @@ class SensitivityRow:
 def sensitivity(
     changes: Changes, case: Numbers, group: Numbers, names: Sequence[str], weighing: Weighing = "source"
 ) -> tuple[SensitivityRow, ...]:
-    """Return a row for each name, the most harmful first; rows of too few test cases come last, by newly wrong ones.
-    `case` is the index of a test case, and `group` the index in `names` of one of its edits; a repeated pair counts
-    once. Unknown values leave a test case out.
+    """Return a row for each name, the most harmful first. Rows of too few test cases come last, those with most newly
+    wrong test cases first. `case` is the index of a test case, and `group` the index in `names` of one of its edits; a
+    repeated pair counts once. Unknown values leave a test case out.
     """
     known = np.isfinite(changes.after) & np.isfinite(changes.before)
     inside = known[case]

@@ -62,7 +62,8 @@ class Judged(Columns):
     adjudicated: Flags | None = None
     """True if the study lead decided on the image, which counts more than any votes. None if there is no such image."""
     outside: Flags | None = None
-    """True if the sample could not include the image, such as a rejected one: nothing is known of it. None if none."""
+    """True if the sample could not include the image, such as a rejected one: nothing is known of it. None if there is
+    no such image."""
     study: Numbers | None = None
     """The number of the study that judged each image, or -1; None if there is one study."""
     studies: tuple[str, ...] = ()
@@ -488,9 +489,10 @@ def contradiction_of(judged: Judged) -> str:
 
 
 def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int) -> str:
-    """Return why two figures cannot both be true, in a sentence; "" if they can. At most 1 - error x (1 -
-    valid_of_wrong) of all images are valid if at most a share `valid_of_wrong` of the wrong ones is. So `valid` or more
-    of `judged` images contradict that if their probability is below `LIKELY`.
+    """Return why two figures cannot both be true, in a sentence; "" if they can. If a model is wrong on a share `error`
+    of the images, and at most a share `valid_of_wrong` of those is valid, at most 1 - error x (1 - valid_of_wrong) of
+    all images are valid. The figures contradict if `valid` or more of `judged` images then have a probability below
+    `LIKELY`.
     """
     from scipy import stats
 

@@ -86,7 +86,7 @@ def _parts(question: str, slices: Slices) -> Iterator[Row]:
 
 
 def _whole(question: str, *shares: Slice | None) -> list[Row]:
-    """Return the rows of the shares over all images, in the order of the uses of votes below. None gets no row."""
+    """Return the rows of the shares over all images, given in the order of `uses`. A share that is None gets no row."""
     uses = ("after exclusions", "before exclusions", "with adjudications", "by the first rules")
     return [_slice(question, used, "all", share) for used, share in zip(uses, shares, strict=False) if share]
 

@@ -275,7 +275,9 @@ def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:
 
 
 def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -> Slice:
-    """Return the share of valid outcomes among those with a consensus; undefined if they do not tell of validity."""
+    """Return the share of valid outcomes among those with a consensus. It is undefined if `telling` is False: the
+    outcomes do not tell whether an image is valid.
+    """
     outcomes = list(outcomes)
     decided = [found for found in outcomes if found.status == "consensus"]
     discarded, short, waiting = (

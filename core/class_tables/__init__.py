@@ -21,7 +21,8 @@ IMAGENET, CITYSCAPES, CITYSCAPES_IDS = "ImageNet-1K", "Cityscapes", "Cityscapes,
 ADE20K, VOC, SHIFT = "ADE20K", "Pascal VOC", "SHIFT"
 TABLES = (IMAGENET, CITYSCAPES, CITYSCAPES_IDS, ADE20K, VOC, SHIFT)
 ALIKE = 0.95
-"""Minimum share of class names equal to a table's, in order, to recognise it. Some lists spell a few differently."""
+"""Minimum share of a model's class names that must equal a table's names, in the same order, to recognise the table.
+Some lists spell a few names differently."""
 FEWEST_ALIKE = 5
 """Minimum number of classes to recognise ImageNet by full names. A smaller model may use the names for other things."""
 FEWEST_LABELS = 5

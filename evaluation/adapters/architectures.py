@@ -133,7 +133,7 @@ def _timm_weights(name: str) -> Any:
 
 
 def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
-    """Return the preprocessing with logits as output, the origin of the class names, and remarks about it."""
+    """Return the preprocessing with more assumptions: logits as output, the origin of the class names, and remarks."""
     remarks = (*remarks, *(() if origin == GIVEN else shared.own_names_told(classes)))
     assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
     return replace(shown, assumed=assumed)
@@ -259,7 +259,9 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 def _prepared(
     name: str, net: Any, kind: TaskKind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Return the preparation of images by the library in the header, else squeezed to the given or default size."""
+    """Return the preparation of images by the library that the file's header names. Without such a library, images are
+    squeezed to the given or default size and normalised.
+    """
     library = header.get(PREPARED_BY, "")
     typed = [one for one in ("size", "mean", "std") if getattr(settings, one)]
     plain = name.partition(":")[2] or name

@@ -31,7 +31,8 @@ class Output:
 
 
 DOUBT_SIDE = 64
-"""Maximum number of pixels per row and column at which a segmenter's doubt is measured. Neighbours are alike."""
+"""Maximum number of pixels per row and per column at which a segmenter's doubt is measured, evenly spaced. Neighbouring
+pixels have nearly the same doubt."""
 
 NO_NUMBER = (
     "The model under test answers with NaN or infinite numbers. Its weights are damaged, or its mean and std are "

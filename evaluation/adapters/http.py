@@ -1,6 +1,6 @@
-"""A model under test behind HTTP, with a small protocol of our own (docs/models-under-test.md). A temporary failure is
-tried again, and every other becomes an error that says what was expected. Images go to the given address only: no
-redirect is followed.
+"""A model under test behind HTTP, with a small protocol of our own (docs/models-under-test.md). A request that fails
+temporarily is sent again. Every other failure becomes an error that says what was expected. Images go to the given
+address only: no redirect is followed.
 """
 
 from __future__ import annotations

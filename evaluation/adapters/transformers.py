@@ -65,7 +65,9 @@ def from_transformers(settings: UnderTestSettings) -> Network:
 
 
 def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
-    """Return the folder of the files, the model's name and its weights' identity. Raises UserError without them."""
+    """Return the folder of the files, the model's name, and the identity of its weights. Raises UserError if the folder
+    is missing, no repository is named, or the repository cannot be fetched.
+    """
     if settings.file:
         folder = shared.checkpoint_path(settings.file)
         if not folder.is_dir():

@@ -31,7 +31,8 @@ CONTROLS = (AUGMENTED, CONTROL)
 """Control arms. Only if training on generated images beats them do the edits explain the gain."""
 FEWEST_SOURCES = 5
 RARE = 5
-"""Minimum number of sources with a wrong, and with a right image. With fewer, a source counts as one image."""
+"""Minimum number of sources with a wrong image, and with a right one, to estimate the correlation of a source's images.
+With fewer, a source counts as one image."""
 FEWEST_SEEDS_OF_RATIO = 5
 """Minimum number of trainings. With fewer, the interval of a recovered share misses the truth in up to 9 % of cases."""
 FARTHEST = 1000.0
@@ -99,7 +100,9 @@ class Arms:
         return tuple(rows_of_arms)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Return the recovered share of each other arm; no value if the baseline loses nothing or by chance."""
+        """Return the recovered share of each arm except the baseline. It has no value with too few seeds or sources, if
+        the baseline loses nothing on the generated images, or if the loss may be chance.
+        """
         base = self._means[self._baseline]
         others = (arm for arm in self._means if arm != self._baseline)
         return tuple(
@@ -208,7 +211,9 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     ids, sources = np.union1d(after.ids, before.ids), min(after.sources, before.sources)
 
     def spread_out(one: _Mean) -> Floats:
-        """Return deviations, (seeds, sources of both sets), 0 if lacking, which keep the variance of the mean."""
+        """Return deviations from the mean, (seeds, sources of both sets), 0 for sources that the set lacks. They are
+        scaled to keep the variance of the mean.
+        """
         found = np.zeros((one.seeds, len(ids)))
         found[:, np.searchsorted(ids, one.ids)] = (one.table - one.value) * len(ids) / one.sources
         return found
