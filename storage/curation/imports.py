@@ -77,7 +77,9 @@ class ImportedImage(ImageFacts):
 class Imports(Repository):
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """Begin an import or continue the one with the same content and options under its name. Return its number."""
+        """Begin an import and return its number. An import with the same content and options is continued under its old
+        name.
+        """
         query = "SELECT id FROM imports WHERE content = ? AND options = ?"
         if known := first_value(db, query, [content, _key(options)]):
             return int(known)
