@@ -33,7 +33,7 @@ class ImageFacts:
 
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     label: str = ""
-    """Label in the files. Of a stored image, a person's later decision on the entry that was made for it counts."""
+    """Label in the files. For a stored image, a person's later decision on the entry made for it replaces the label."""
     split: Split = ""
     role: Role = "generated"
     """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""
