@@ -161,7 +161,7 @@ def run_shard(options: argparse.Namespace) -> int:
 
 
 def hand_out_lots(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Write the open work of a batch into the workspace, as lots (groups of items). `run --shard` does a share."""
+    """Write the open work of a batch into the workspace, as lots (groups of items). `run --shard` does some of them."""
     return _handed_out(service, workspace, number_of(service, options.batch))
 
 

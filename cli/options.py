@@ -44,7 +44,9 @@ def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
 
 
 def asked_settings(options: argparse.Namespace, recipe: Recipe) -> dict[str, str]:
-    """Return the settings given as options. Raises UserError for a wrong form or one that the recipe does not read."""
+    """Return the settings given as options, by name. Raises UserError for a text that is not NAME=VALUE, and for a
+    setting that the recipe does not use.
+    """
     values = {}
     for text in options.set:
         name, separator, value = text.partition("=")

@@ -27,7 +27,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_of(module_file: str, *functions: Callable[..., Any], **values: Any) -> Parser:
-    """Return the parser that a module's TOML file describes. In its result, `act` is the command's function or None."""
+    """Return the parser that the TOML file of a module describes. Its result has the command's function as `act`, or
+    None if none of `functions` fits.
+    """
     table = tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
     known = {"int": int, "float": float, "path": Path, "suppress": argparse.SUPPRESS, **values}
     acts = {function.__name__: function for function in functions}
@@ -56,7 +58,9 @@ def add_workspace_option(parser: argparse.ArgumentParser) -> None:
 
 
 def whole_number(least: int, most: int, refusal: str = "") -> Callable[[str], int]:
-    """Return a reader of options with a whole number. In `refusal`, the error, {text} stands for the wrong text."""
+    """Return a function that reads an option as a whole number from `least` to `most`. `refusal` is the error message;
+    "{text}" in it stands for the wrong text.
+    """
 
     def read(text: str) -> int:
         if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:

@@ -260,7 +260,8 @@ def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Generator[U]:
 def drafted(into: Path, replace: bool, progress: OnProgress | None, complete: Complete | None) -> Iterator[Draft]:
     """Open a draft. It is renamed to `into` if the `with` block succeeds, otherwise removed.
 
-    Raises UserError if `into` is a file or has files, except with `replace` if all are of an earlier export.
+    Raises UserError if `into` is a file or a folder with files, unless `replace` is set and all its files are of an
+    earlier export.
     """
     into = Path(os.path.abspath(into))
     try:

@@ -1,4 +1,4 @@
-"""Folders of images: one for each class, as torchvision's ImageFolder reads them, and plain ones with masks, captions.
+"""Folders of images: one for each class, as torchvision's ImageFolder reads them, or plain ones with masks or captions.
 
 A folder named like a split, a mask or a system folder counts as a class if the folders beside it are classes.
 """

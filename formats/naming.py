@@ -65,7 +65,8 @@ def standard(split: str) -> str:
 def choose_split(split: str, there: Iterable[str], what: str) -> str:
     """Return the requested split, one of `there`. “unsplit” selects the items without a split, which is "" in `there`.
 
-    A single split is the default. Raises UserError if the split does not exist, or none of several is requested.
+    A single split is the default. Raises UserError if the split does not exist, or if there are several and none is
+    requested.
     """
     names = sorted({name or UNSPLIT for name in there})
     if names == [UNSPLIT] and split not in ("", UNSPLIT):

@@ -111,7 +111,9 @@ class IwildcamSource(TableSource):
 
 
 def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, int]], bytes]:
-    """Return a reader of masks with the classes `BIRD` from one of masks whose grey values count annotators."""
+    """Return a function that reads a mask with the classes `BIRD`. It uses `mask`, which reads a mask whose grey values
+    count annotators.
+    """
     return lambda size: png_of(opened(mask(size)).convert("L").point([value >= _AGREED for value in range(256)]))
 
 

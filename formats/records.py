@@ -32,7 +32,9 @@ class _Record(Row):
 
 
 class RecordedSource(Source):
-    """An export with its items' details from `records.jsonl`. A file counts if a person changed it after the export."""
+    """An export with its items' details from `records.jsonl`. If a file and its record differ, the file counts, as a
+    person changed it after the export.
+    """
 
     def __init__(self, inner: Source) -> None:
         super().__init__(inner.files, inner.report, inner.options, inner.in_place)

@@ -73,7 +73,8 @@ def painted(
 ) -> Callable[[tuple[int, int]], bytes]:
     """Return a function that draws regions into a mask. Later regions cover earlier ones.
 
-    The mask has the given `size`, or else the one that the function is called with. Then points are shares of it.
+    The mask has the given `size`. Without it, the mask has the size that the function is called with, and points are
+    shares of this size.
     """
 
     def draw(requested: tuple[int, int]) -> bytes:

@@ -162,7 +162,7 @@ def write_renewable(path: Path, data: bytes, folder: Path, process: int) -> None
 def write_whole(path: Path, data: bytes, folder: Path, process: int, wait: bool = True) -> None:
     """Write or replace a file. With `wait`, its content is on the disk before it gets its name. Raises OSError.
 
-    Until then it is a temporary file in `folder`, where `remove_temporary` finds it.
+    Until it gets its name it is a temporary file in `folder`, where `remove_temporary` finds it.
     """
     temporary = folder / f".{process}-{secrets.token_hex(8)}.tmp"
     try:

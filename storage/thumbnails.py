@@ -92,7 +92,9 @@ class ThumbnailFiles:
         return pixels
 
     def fill(self, sha: str) -> bool:
-        """Make a thumbnail unless it exists; return True if made. Raises UserError like `webp`, OSError of the disk."""
+        """Make a thumbnail unless it exists; return True if made. Raises UserError like `webp`, and OSError if the disk
+        fails.
+        """
         path = self._path(sha)
         if path.exists():
             return False

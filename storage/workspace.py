@@ -132,9 +132,10 @@ class Workspace:
 
     @contextmanager
     def served(self, address: str) -> Iterator[None]:
-        """Reserve the workspace for this server. Raises UserError with the address of a server that has it.
+        """Reserve the workspace for this server within the `with` block. Two servers would draw each approved image
+        twice.
 
-        Two servers would draw each approved image twice.
+        Raises UserError with the other server's address if one has reserved the workspace.
         """
         path = self._presence.folder / SERVER
         with path.open("a+", encoding="utf-8") as file:
@@ -175,7 +176,9 @@ class Workspace:
         return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
     def model_file(self, named: str) -> str:
-        """Return where a file of any workspace's `model_files` lies now. Any other path is returned unchanged."""
+        """Return the current path of a model file whose path `named` is in the `model_files` of any workspace. Return
+        any other path unchanged.
+        """
         stored_model = kept_model(named)
         if stored_model is None or not (here := self.model_files.joinpath(*stored_model)).exists():
             return named

@@ -19,7 +19,9 @@ class Piece:
 
 
 def word_diff(before: str, after: str) -> tuple[Piece, ...]:
-    """Return the pieces of two compared texts, removed words before added ones. All is "same" if `before` is empty."""
+    """Compare two texts word by word. Return the pieces in reading order, removed words before those added in their
+    place. If `before` is empty, all of `after` is "same".
+    """
     if not before.strip():
         return (Piece("same", after),)
     old, new = _words(before), _words(after)

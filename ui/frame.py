@@ -20,21 +20,25 @@ NAVIGATION = (
 
 _FIRST = Html((ASSETS / "first.js").read_text(encoding="utf-8").replace("MISSING_WORDS", MISSING))
 """Script in the document of each page. It chooses light or dark before the first paint, so that a dark page does not
-flash white. It records clicks, keys and sent forms until the scripts that handle them have loaded, then repeats them;
-but not what the browser handles: forms with an address, typed text, Enter, the space bar and Tab. It reports a script
-that does not load.
+flash white. It records clicks, keys and sent forms until the scripts that handle them have loaded, then repeats them in
+order. It does not record what the browser handles itself: forms with an address, typed text, Enter, the space bar and
+Tab. It reports a script that does not load.
 """
 
 
 def header(here: str, *status: Child, tools: Child = None, **attributes: str) -> Html:
-    """Return the header. `here` is in NAVIGATION; its link gets `attributes`. The class "locked" shows the sign-out."""
+    """Return the header: links to the studio's pages, `tools`, `status`, and the sign-out, which shows if the document
+    has the class "locked". `here` is a name in NAVIGATION; its link gets `attributes`.
+    """
     return render("header.html", pages=NAVIGATION, here=here, link=attributes, tools=tools, status=status)
 
 
 def document(
     title: str, *body: Child, sheets: Sequence[str] = (), scripts: Sequence[str] = (), assets: str = "/ui/"
 ) -> str:
-    """Return a whole HTML document. `sheets` and `scripts` are files of `ui/assets`, served below `assets`."""
+    """Return a whole HTML document. `sheets` and `scripts` are names of files in `ui/assets`. `assets` is the address
+    below which these files are served, with "/" at its end.
+    """
     return render(
         "document.html",
         title=title,

@@ -36,8 +36,9 @@ def el(name: str, /, *children: Child, **named: Attribute) -> Html:
 
 
 def attributes(**named: object) -> Html:
-    """Return attributes as HTML, each after a space, with hyphens for underscores, without one at the end. Those of
-    None, False and Jinja's `"x" if y` with a false `y` are left out. One of True has no value.
+    """Return attributes as HTML, each after a space. Underscores in names become hyphens; one at the end is dropped.
+    Attributes of None, of False and of Jinja's `"x" if y` with a false `y` are left out. An attribute of True has no
+    value.
     """
     parts = []
     for key, value in named.items():

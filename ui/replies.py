@@ -35,8 +35,9 @@ def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[...,
 def page_at(
     app: FastAPI, path: str, back: Callable[..., tuple[str, str]] | tuple[str, str]
 ) -> Callable[[Callable[..., str | Response]], None]:
-    """Decorate a function whose page is served at `path`; without its "/" at the end, it redirects. A UserError becomes
-    an error page with the link `back`: its text and address, or a function of the same parameters.
+    """Decorate a function whose page is served at `path`. If `path` ends with "/" and has no parameters, the address
+    without the "/" redirects to it. A UserError becomes an error page with a link. `back` is the text and the address
+    of this link, or a function that returns both and takes the same parameters.
     """
 
     def add(make: Callable[..., str | Response]) -> None:
@@ -84,7 +85,9 @@ def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None
 
 
 def fetched(make: Callable[[], Mapping[str, Any] | Response], without_field: int = 400) -> Response:
-    """Reply with the JSON that `make` returns, or a UserError's message; if it names no field, with this status."""
+    """Reply with the JSON that `make` returns, or with the message of its UserError. The status is `without_field` if
+    this error names no field.
+    """
     try:
         made = make()
         return made if isinstance(made, Response) else JSONResponse(made, headers=FRESH)

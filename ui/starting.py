@@ -16,7 +16,7 @@ AT_ONCE = ("/annotate", "/healthz")
 
 class Starting:
     """ASGI application that serves the paths of `AT_ONCE` while a thread builds the whole studio. Other requests wait
-    for it. If `make` fails, `failed` is called and `error` holds the exception.
+    until the studio is ready. If `make` fails, `failed` is called and `error` holds the exception.
     """
 
     def __init__(

@@ -31,8 +31,8 @@ _UI = Path(__file__).parent
 def render(name: str, /, **values: object) -> Html:
     """Fill in a template: "curate/sets.html" is `ui/curate/templates/sets.html`. Templates may call the functions of
     `ui.explore.parts`, `ui.study.plots` and `ui.study.words`, and the macros of `ui/templates/pieces.html`. Text is
-    escaped, None becomes nothing, and a list its items. An undefined name is an error. Addresses of the studio in
-    `href`, `src` and `action` need `| at`, so that they work below the path of a proxy.
+    escaped, None becomes nothing, and a list becomes its items one after another. An undefined name is an error.
+    Addresses of the studio in `href`, `src` and `action` need `| at`, so that they work below the path of a proxy.
     """
     return Html(_environment().get_template(name).render(values))
 
@@ -102,7 +102,9 @@ class NoLineBreaks(Extension):
 
 
 def _without_line_breaks(text: str, in_element: bool) -> tuple[str, bool]:
-    """Return a text without line breaks, and True if it ends inside an element (`in_element`: it begins there)."""
+    """Return a text without line breaks, and True if it ends inside an element. `in_element` is True if it begins
+    inside one.
+    """
     pieces = []
     for piece in re.split(r"([<>])", text):
         if piece in ("<", ">"):

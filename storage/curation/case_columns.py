@@ -193,7 +193,9 @@ class CaseColumns(Repository):
 
     @read
     def outcomes_of_entries(self, db: Db) -> list[tuple[int, str, TaskKind, str]]:
-        """Return (catalogue number, source's SHA-256 or "", task, outcome) of test cases in studies, by items."""
+        """Return the catalogue number, the source's SHA-256 ("" for none), the task and the outcome of each test case
+        in a study, in the order of the studies' items.
+        """
         return db.execute(_QUERIES["outcomes_of_entries"]).fetchall()
 
     def passed(self, entries: Numbers) -> Floats:

@@ -163,7 +163,9 @@ class Catalogue(Repository):
         lines: Sequence[str] | None = None,
         places: Sequence[str] | None = None,
     ) -> tuple[Cell, ...]:
-        """Return the coverage cells with images. By default, rows and columns are the `most` common values and ""."""
+        """Return the coverage cells that have images. By default, rows and columns are the `most` common values, and ""
+        for no value.
+        """
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
         values: dict[str, str] = {"grid": grid}

@@ -33,7 +33,7 @@ class ImageFacts:
 
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     label: str = ""
-    """Label in the files. Of a stored image, a person's later decision on the entry that was made for it counts."""
+    """Label in the files. For a stored image, a person's later decision on the entry made for it replaces the label."""
     split: Split = ""
     role: Role = "generated"
     """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""
@@ -77,7 +77,9 @@ class ImportedImage(ImageFacts):
 class Imports(Repository):
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """Begin an import or continue the one with the same content and options under its name. Return its number."""
+        """Begin an import and return its number. An import with the same content and options is continued under its old
+        name.
+        """
         query = "SELECT id FROM imports WHERE content = ? AND options = ?"
         if known := first_value(db, query, [content, _key(options)]):
             return int(known)

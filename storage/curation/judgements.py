@@ -33,7 +33,9 @@ def _open(db: Db, image_filter: ImageFilter) -> Bits:
 class Judgements(Repository):
     @write
     def save(self, db: Db, judge: str, questions: str, judgements: Mapping[int, Judgement]) -> None:
-        """Save judgements by the image's number. `questions` is a hash of the texts sent. Earlier judgements stay."""
+        """Save judgements by the image's catalogue number. `questions` is a hash of the texts sent to the judge. An
+        earlier judgement of an image no longer counts, but stays.
+        """
         for entry, one in judgements.items():
             row = {"entry": entry, "judge": judge, "questions": questions, "seconds": one.seconds, "tokens": one.tokens}
             checks = pack([to_plain(check) for check in one.checks])
@@ -47,7 +49,9 @@ class Judgements(Repository):
 
     @read
     def entries(self, db: Db, image_filter: ImageFilter, again: bool = False) -> list[int]:
-        """Return a filter's images that no judge has judged; with `again`, also those judged here. Newest first."""
+        """Return the catalogue numbers of a filter's generated images that no judge has judged, newest first. With
+        `again`, include the images that were judged here.
+        """
         bits = _open(db, image_filter)
         if again:
             selection, judged = Selection(db, image_filter), first_column(db, "SELECT DISTINCT entry FROM judgements")

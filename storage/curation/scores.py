@@ -53,7 +53,8 @@ def _run(db: Db, run: int) -> ScoreRun:
 class Scores(Repository):
     @write
     def save(self, db: Db, new: NewScores) -> int:
-        """Save scores instead of those of their task and those across tasks. Return the number of their run.
+        """Save scores and return the number of their run. They replace the scores of their task and all scores across
+        tasks.
 
         Raises ValueError if there is no score or a score is outside 0 to 1.
         """
@@ -105,7 +106,9 @@ def _forget(db: Db) -> None:
 
 
 def _in_use(db: Db) -> list[int]:
-    """Return the runs in use: the latest of each task after the last run across all tasks, or else that one."""
+    """Return the runs in use: the latest run of each task since the last run across all tasks. If there is none since,
+    return that run alone.
+    """
     run_by_task: dict[str, int] = {}
     for run, task in db.execute("SELECT id, json_extract(learnt, '$.task') FROM score_runs ORDER BY id DESC"):
         if task is None:

@@ -55,8 +55,9 @@ class Held:
 
     bits: Bits
     strata: tuple[Bits, ...] = ()
-    """For the order "information": entries by number of reasons to review them, most first; last those with a
-    verdict."""
+    """For the order "information": sets of entries by number of reasons to review them, most first. The last set holds
+    the entries with a verdict.
+    """
 
 
 class Selection:
@@ -147,7 +148,9 @@ class Selection:
         yield from self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS])
 
     def common(self, number: int, entries: int) -> int:
-        """Return how many selected entries have the value with this number, which `entries` of the catalogue have."""
+        """Return how many selected entries have the value with this number. `entries` is the number of all entries that
+        have it.
+        """
         return entries if self.everything else entry_sets.common(self.stored(number), self.whole)
 
     def listed(self, facet: str) -> list[tuple[int, str, int]]:
@@ -230,7 +233,9 @@ class Selection:
         return bits
 
     def _part_of_bin(self, measure: str, place: int, first: float, last: float) -> Bits:
-        """Return the entries of a bin in a range. Reads the figures inside or outside the range, if these are fewer."""
+        """Return the entries of a bin that are in a range. If the range covers more than half of the bin, read the
+        figures outside it instead.
+        """
         query = _QUERIES["part_of_bin"]
         low, high = entry_sets.bin_span(place)
         first, last = max(first, low), min(last, high)
@@ -403,7 +408,9 @@ class Walk:
 
 
 class InformationWalk:
-    """Walks by the number of reasons to review each image. Equally many form a stratum, newest first."""
+    """Walks by the number of reasons to review each image. Images with equally many reasons form a stratum, newest
+    first.
+    """
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata
@@ -511,7 +518,9 @@ def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
 
 
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Count the selected entries by facet and value, for the `most` common values of each facet in `facets`."""
+    """Count the selected entries by facet and value. `facets` has the maximum number of values of each facet. The
+    values that are most common in the catalogue are counted.
+    """
 
     counts_by_facet: dict[str, dict[str, int]] = {}
     for facet, most in facets.items():

@@ -197,7 +197,8 @@ class ModelsUnderTest(Repository):
     def pixel_counts(self, db: Db, key: str, after: int = 0) -> tuple[list[tuple[str, str, NDArray[Any]]], int]:
         """Return pixel counts of the model with this key that were saved after the row `after`.
 
-        Return (image, mask, counts of type `PIXELS`) of each row, of which the last one counts, and the last row's id.
+        Return (image, mask, counts of type `PIXELS`) of each row, and the last row's id. If an image and mask have
+        several rows, the last one counts.
         """
         rows = [
             (image, mask, np.frombuffer(zlib.decompress(counts), PIXELS))

@@ -47,7 +47,9 @@ class Predictions(Repository):
         return self.extend([NewPrediction(sha, model, prediction)])[0]
 
     def extend(self, new: Iterable[NewPrediction], model: int | None = None) -> tuple[int, ...]:
-        """Save predictions, all or none, and with the id `model` their probabilities. Return ids. Raises UserError."""
+        """Save predictions, all or none. Return their ids. With the id `model`, save their probabilities too. Raises
+        UserError like `append`.
+        """
         predictions = tuple(new)
         # The files of the class maps are written before the rows.
         maps = [

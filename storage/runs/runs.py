@@ -245,7 +245,9 @@ class Runs(Repository):
 
     @read
     def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
-        """Count the values that people changed, by profile and stage, in these runs or else in all undeleted runs."""
+        """Count the values that people changed, by profile and stage, in these runs. None means all runs that are not
+        deleted.
+        """
         chosen, order = None if run_ids is None else pack(list(run_ids)), list(stage_kinds())
         shares = [EditedShare(**row) for row in db.query(_QUERIES["edited"], {"runs": chosen}) if row["stage"] in order]
         return tuple(sorted(shares, key=lambda one: (one.profile, order.index(one.stage))))

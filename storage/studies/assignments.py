@@ -217,7 +217,9 @@ class Assignments(Repository):
 
     @write
     def set_aside(self, db: Db, study_id: str, worker: str, lost: Collection[str]) -> None:
-        """End the worker's lease, as pictures of its item cannot be read. Such items are not leased from now on."""
+        """End the worker's lease because the pictures `lost` of its item cannot be read. Items with a picture in
+        `self.lost` are not leased.
+        """
         self.lost |= frozenset(lost)
         release(db, study_id, worker)
         words = f"an item is set aside: {', '.join(sorted(lost))} is missing or damaged; restore it from a backup"

@@ -111,7 +111,9 @@ def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
 def _usable(
     db: Db, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
 ) -> dict[int, Row]:
-    """Return the items, all or at some places, that the worker never had and that need votes if ordinary, by place."""
+    """Return the items that the worker never had, by place. Ordinary items must still need votes. `places` limits the
+    search; None searches all places.
+    """
     if places is None:
         index, some = "study_items_by_room", ""
     else:

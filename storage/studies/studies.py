@@ -301,7 +301,9 @@ class Studies(Repository):
 
 
 def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
-    """Change the state of a study, from `only` or any. A repeated call does nothing. Raises UserError if refused."""
+    """Start, pause, resume or close a study. A repeated call does nothing. `only` is the state from which the change is
+    allowed, None for any. Raises UserError if the change is refused.
+    """
     old: StudyState = require_study(db, study_id)["state"]
     if old == state:
         return

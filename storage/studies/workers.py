@@ -66,7 +66,9 @@ def came_from(db: Db, worker: str, browser: str) -> None:
 
 
 def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
-    """Create a worker with a code, made from the `browser` secret if given. Only its hash is kept, so show it now."""
+    """Create a worker with a code. If the `browser` secret is given, the code is made from it. Only the code's hash is
+    stored, so the code cannot be shown again.
+    """
     worker = _free_name(db)
     insert_rows(db, "workers", [{"id": worker, "created": now()}])
     return require_worker(db, worker), _new_code(db, worker, browser)

@@ -171,7 +171,9 @@ class TestSets(Repository):
 
     @write
     def put_back(self, db: Db, version: int, removed: Removed) -> int:
-        """Put removed images back at their old places unless they are there. Return their number. Raises UserError."""
+        """Put removed images back at their old places, without those that were added again. Return the number put back.
+        Raises UserError for a released version.
+        """
         _require_draft(db, version)
         return insert_rows(db, "test_set_entries", ({**row, "version": version} for row in removed), ignore=True)
 

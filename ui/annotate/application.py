@@ -45,7 +45,7 @@ POLICY = (
 COOKIE = "annotator"
 """Name of the cookie with the token of a worker's session."""
 BROWSER = "annotator-browser"
-"""Name of the cookie with a secret that outlives sessions, to see that two tabs or worker names share a browser."""
+"""Name of the cookie with a secret that outlives sessions. It shows if two tabs or two worker names share a browser."""
 BROWSER_SECONDS = 400 * 24 * 3600
 _SECRET = re.compile(r"[\w-]{43}", re.ASCII)
 _HEADERS = tuple(
@@ -68,8 +68,8 @@ _REFUSED = {"not yours": 404, "not running": 409, "full": 409, "answered": 409}
 
 
 def annotate_page(preview: str = "") -> Html:
-    """Return the document of the page, the same for everybody. It previews the study `preview` and records nothing, or
-    is for annotators if that is "".
+    """Return the document of the page, the same for everybody. If `preview` is the id of a study, the page previews
+    this study and records nothing. If it is "", the page is for annotators.
     """
 
     def address(name: str) -> str:

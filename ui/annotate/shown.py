@@ -60,7 +60,9 @@ def _ahead(step: AnnotationStep, item: Item | None, worker: str, tokens: Picture
 
 
 def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:
-    """Return what a worker reads of a study. `example` returns the address of an example's picture by its index."""
+    """Return a study's id, name, instructions, consent text and examples. `example` returns the address of an example's
+    picture by its zero-based index.
+    """
     examples = [facts(shown, "answer why", image=example(number)) for number, shown in enumerate(study.rules.examples)]
     return {**facts(study, "id name"), **facts(study.rules, "instructions consent"), "examples": examples}
 
@@ -93,7 +95,9 @@ def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
 
 
 def _captions(item: NewItem) -> tuple[list[list[str]] | None, list[list[str]] | None]:
-    """Return both captions as lists of [text, kind], None if missing: "same", "removed" (source) or "added" text."""
+    """Return both captions as lists of [text, kind]; None for a missing one. The kind is "same", "removed" (only in the
+    source's caption) or "added" (only in the counterfactual caption).
+    """
     if not item.caption or not item.counterfactual:
         return ([[item.caption, "same"]] if item.caption else None), None
     after = word_diff(item.caption, item.counterfactual)

@@ -1,4 +1,6 @@
-"""The page /curate/coverage: image counts by two facets, gaps, and a plan to fill a cell. Its address holds all."""
+"""The page /curate/coverage: image counts by two facets, gaps, and a plan to fill a cell. The address holds all
+choices.
+"""
 
 from __future__ import annotations
 

@@ -145,7 +145,9 @@ def _model_names(models: Iterable[str]) -> dict[str, str]:
 def _check(
     view: View, check: str, counts: Mapping[str, int], bars: tuple[Bar, ...] | None
 ) -> tuple[str, str, int, list[Chip], bool, Html | None] | None:
-    """Return check, title, failures, outcome chips, True if it filters, histogram (None: closed); None for nothing."""
+    """Return a check, its title, its number of failures, a chip for each outcome, True if the view filters by it, and
+    its histogram (None while it is closed). Return None if there is nothing to show.
+    """
     chosen = view.filter.checks.get(check, ())
     between = next((one for one in view.filter.between if one.check == check), None)
     chips: list[Chip] = [
@@ -189,7 +191,9 @@ def _histogram(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | No
 
 
 def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[list[Chip], Html]:
-    """Return chips for images from the threshold on, below it, and without a score, and the histogram of scores."""
+    """Return chips for the images with scores from the threshold on, with scores below it, and without a score. Return
+    also the histogram of the scores.
+    """
     half = runs[0].agreement.threshold
     numbers = {ScoreBand(half): counts.at_least, ScoreBand(None, half): counts.below, None: counts.not_scored}
     chips: list[Chip] = [

@@ -39,7 +39,9 @@ def given(command: Any, result: Any) -> Mapping[str, Any]:
 
 
 def add_command(app: FastAPI, commands: Commands, name: str, show: Show = given) -> None:
-    """Let pages send a command as JSON to /curate/api/NAME. `show` makes the reply; an error names its field."""
+    """Let pages send a command as JSON to /curate/api/NAME. `show` makes the JSON of the reply. The reply to an error
+    is a message and the name of its field.
+    """
     if name not in commands.known():
         raise UnknownCommand(f"there is no command {name!r}")
 

@@ -1,6 +1,6 @@
 """The gallery at /curate/: filters, a grid of any number of images, and one image enlarged with all facts about it. The
-address holds filter and order, to save and to send them. The page contains the first images. The script (`curate.js`)
-requests others by their place in the order when they come into sight.
+address holds filter and order, so that people can save and send it. The page contains the first images. The script
+(`curate.js`) requests others by their place in the order when they come into sight.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def cell(entry: CatalogueEntry) -> list[Any]:
-    """Return id, hash, verdict, number of newly wrong models and failed checks, text, and source hash of an image."""
+    """Return an image for the grid: id, hash, verdict, number of newly wrong models, number of failed checks, text, and
+    hash of the source.
+    """
     marks = [name for name, standing in entry.standings.items() if standing == "newly wrong"]
     failed = sum(check.passed is False for check in entry.checks)
     counterfactual = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in entry.edits)

@@ -148,7 +148,9 @@ def _counts(import_record: Import) -> str:
 
 
 def report_page(import_record: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
-    """Return a page of an import's report. `rows` are numbered: those after `after`, of `kind` unless it is None."""
+    """Return a page of an import's report. `rows` are the rows with their numbers, after the number `after`, and only
+    of `kind` unless that is None.
+    """
     here, parameters = f"{IMPORT}/{import_record.id}", f"kind={kind}&" if kind else ""
     return render(
         "curate/import_report.html",

@@ -1,6 +1,6 @@
 """The map at /curate/map: the images of a view as points, near each other if they look alike. Its script
-(`curate-map.js`) requests the points as bytes, and puts the region of the lasso into an address. The server finds its
-images when it is opened.
+(`curate-map.js`) requests the points as bytes, and puts the region of the lasso into an address. The server finds the
+images in the region when that address is opened.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
 
 
 def packed(points: MapPoints) -> bytes:
-    """Pack points: length of the header (u4), JSON padded to 4 bytes, entries (u4), places (u2), categories (u1)."""
+    """Pack points as little-endian bytes: length of the header (u4), JSON header padded to a multiple of 4 bytes,
+    entries (u4), places (u2), categories (u1).
+    """
     legend = [{"name": one.name, "value": one.value, "count": one.count} for one in points.legend]
     header = json.dumps({"count": len(points.entries), "missing": points.missing, "legend": legend}).encode()
     header += b" " * (-len(header) % 4)

@@ -84,7 +84,9 @@ def _splits(shown: ShownVersion) -> list[Split]:
 
 
 def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
-    """Return rows of image counts by label, a cell for each split. The label None and a last cell sum up several."""
+    """Return the rows of image counts by label, each with a cell for each split. If there are several labels, a last
+    row with the label None is for all of them. If there are several splits, a last cell is for all of them.
+    """
     splits: list[Split | None] = [*_splits(shown)]
     labels: list[str | None] = [*sorted({count.label for count in shown.counts})]
     splits += [None] if len(splits) > 1 else []
@@ -184,7 +186,9 @@ def shown_version(test_set: TestSet) -> SetVersion:
 def difference_page(
     old: SetVersion, new: SetVersion, found: Difference, kind: str, at: int, sets: Sequence[TestSet]
 ) -> Html:
-    """Return the comparison of two versions. An unknown `kind` is the first of KINDS that differs; `at` is from 1."""
+    """Return the page that compares two versions. `kind` is a key of KINDS; any other text means the first kind with a
+    difference. `at` is the number of the page, from 1.
+    """
     changes: dict[str, Sequence[tuple[SetEntry, SetEntry]]] = {
         "added": [(entry, entry) for entry in found.added],
         "removed": [(entry, entry) for entry in found.removed],

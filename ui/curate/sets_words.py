@@ -104,7 +104,9 @@ class ShownVersion:
         return f"{set_address(self.held.id)}?{query}"
 
     def choice(self, meant: ImageFilter) -> tuple[str, bool]:
-        """Return the address of a filter's images and False; if they are shown now, that of all images and True."""
+        """Return the address of a filter's images, and False. If the page shows this filter already, return the address
+        of all images, and True.
+        """
         on = meant != ImageFilter() and self.place.filter == meant
         return self.address(None if on else meant), on
 

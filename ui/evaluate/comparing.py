@@ -24,7 +24,9 @@ axis of the plot. Last come the figures as text, each with the reason if it has 
 
 
 def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:
-    """Return the section that compares two evaluations: the better model (`compared`), figures, edits and classes."""
+    """Return the section that compares two evaluations: the better model (`compared`), the figures of both, and the
+    effect of edits and classes on each.
+    """
     first, second = pair
     if first.kind != second.kind:
         words = "One is a classifier and the other a segmenter, so there is nothing to compare."
@@ -88,7 +90,9 @@ def _classes(pair: Pair) -> Dots | None:
 
 
 def _class_changes(evaluated: Evaluated) -> dict[str, tuple[Figure, int]]:
-    """Return change and test cases of each class; a segmenter counts all pixels, so its classes get the whole set."""
+    """Return the change and the number of test cases of each class. For a segmenter this is the number of all test
+    cases, since it counts the pixels of the whole set.
+    """
     if evaluated.effectiveness is not None:
         return {row.label: (row.difference, row.cases) for row in evaluated.effectiveness.classes}
     effect = evaluated.segmentation

@@ -43,7 +43,9 @@ _NUMBER = re.compile(r"\d[\d,]*")
 
 
 def explained(words: str, of: str = "") -> list[Child]:
-    """Return a figure's name `words`, with a link to the explanation of `of` (of `words` if that is ""), if any."""
+    """Return the name `words` of a figure, with a link to its explanation if there is one. The explanation is looked up
+    under `of`, or under `words` if `of` is "".
+    """
     term = TERMS.get(_NUMBER.sub("N", of or words).removesuffix(_CONTROLLED).lower())
     if term is None:
         return [words]

@@ -102,7 +102,9 @@ def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, in
 def models_part(
     choices: Sequence[ModelChoice], place: Place, trained: Sequence[TrainedModel], total: int | None = None
 ) -> Html:
-    """Return known and trained models, and a form for another. `total` images are to predict; None: not chosen yet."""
+    """Return the known models, the trained ones, and a form for another. `total` is the number of images to predict, or
+    None before the images are chosen.
+    """
     fields = model_fields(UnderTestSettings(source="torchvision"), with_refusals=True)
     return render("models", choices=choices, place=place, trained=trained, total=total, fields=fields)
 
@@ -114,7 +116,9 @@ def work_part(stand: Stand) -> Html:
 
 
 def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield model classes with a similar name, and the address that maps the label to each ("" if too long)."""
+    """Yield each model class with a name similar to the label, and the address that maps the label to this class ("" if
+    it would be too long).
+    """
     for name in row.suggestions:
         mapping, of_id = _with_line(place.mapping, row.label, name), words_of_id(name).split(", ")[0]
         yield f"{of_id} ({name})" if of_id else name, place.to(mapping=mapping) if mapping else ""
@@ -181,7 +185,9 @@ def evaluation_page(
 
 
 def methods_page(found: MethodsCompared, place: Place, alone: Sequence[str], opened: Callable[..., str]) -> str:
-    """Return the page that compares methods. `alone` are addresses of their evaluations; `opened` makes its own."""
+    """Return the page that compares methods. `alone` are the addresses of the evaluation of each method. `opened`
+    returns an address below the page's, from its end and its own parameters.
+    """
     counts, rows, counted = method_counts(found), method_rows, COUNTED
     values = {"found": found, "place": place, "alone": alone, "opened": opened}
     content = render("methods", **values, counts=counts, rows=rows, counted=counted)

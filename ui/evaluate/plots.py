@@ -32,13 +32,17 @@ class Confusion:
     names: list[str]
     """Names of the columns: the answers of the model."""
     rows: list[tuple[str, list[tuple[Cell, float | None, bool, bool]]]]
-    """Label and cells of each row: place, share (None: no image), True if right, True if a click opens its images."""
+    """Label and cells of each row. A cell has its place, its share (None without an image), True if its answer is
+    right, and True if a click opens its images.
+    """
 
 
 def confusion(
     title: str, labels: Sequence[str], shares: Floats, chosen: Sequence[int], kind: CellKind = "confusion"
 ) -> Confusion:
-    """Return the matrix of `chosen` labels. Images of "any other" open only if all labels with images are chosen."""
+    """Return the confusion matrix of the `chosen` labels. A column "any other" counts the other answers. A click on it
+    opens images only if every label with images is chosen.
+    """
     whole = len(chosen) == sum(bool(np.isfinite(row).any()) for row in shares)
     rest = [column for column in range(shares.shape[1]) if column not in set(chosen)]
     has_rest = bool(rest) and bool(np.nansum(shares[np.ix_(list(chosen), rest)]) > 0)

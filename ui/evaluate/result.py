@@ -116,7 +116,9 @@ def change_of(one: SegmentedClass) -> Figure:
 
 
 def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int]) -> dict[str, object]:
-    """Return the matrices of the labels `there`; of many, only the `MOST_LABELS` that lose most right answers."""
+    """Return the matrices of originals and generated images for the labels `there`. If these are more than
+    `MOST_LABELS`, show only those that lose most right answers.
+    """
     before, after = shares
     chosen, left_out = list(there), ""
     if len(there) > MOST_LABELS:
@@ -131,7 +133,9 @@ def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Seq
 
 
 def _columns(found: Evaluated, classes: int, labels: int) -> str:
-    """Return the CSS classes of three columns: the third is below the shorter of tables (`classes`) and matrices."""
+    """Return the CSS class names of three columns. The third is below the tables or below the matrices, whichever are
+    shorter. `classes` and `labels` are the numbers of their rows.
+    """
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), adjacent) for adjacent in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
 

@@ -93,7 +93,9 @@ class _Pages:
         return [one for one in self.studio.retrainings.trained() if one.found.kind == kind]
 
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
-        """Return the part for the model chosen first, and it, or all models. Raises UserError if it is gone."""
+        """Return the part for a model chosen before its images, and this model. If none is chosen, return the part with
+        all models, and None. Raises UserError if the chosen model is gone.
+        """
         if not place.key:
             return page.models_part(self.evaluations.models(), place, self.studio.retrainings.trained()), None
         chosen = self.evaluations.choice(place.key)

@@ -43,7 +43,9 @@ LAYOUTS = ("channels first", "channels last")
 
 
 def model_fields(settings: UnderTestSettings, with_profile: bool = False, with_refusals: bool = False) -> Html:
-    """Return the form for a model under test, on request with the profile's own model and places for error messages."""
+    """Return the form for a model under test, filled from `settings`. `with_profile` adds the profile's own model, and
+    `with_refusals` adds places for error messages.
+    """
     return render(
         "explore/model_form.html",
         given=settings,

@@ -1,4 +1,4 @@
-"""Text and title of the Explore page while Gradio's scripts load, which bring Gradio's own `head` and title."""
+"""Text and title of the Explore page while Gradio's scripts load. The scripts bring Gradio's own `head` and title."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The Explore page: its parts, and the requests between browser and services. Each part is a `gr.HTML` element with
 markup from `ui.explore`. The script in `assets/` calls the functions of `page_functions` (Gradio's `server_functions`)
-with actions, one batch at a time, or with paths of uploaded files. The reply has the parts that changed, which do not
-touch a field in which a person is typing. The browser keeps the `View` of its page, the server all else.
+with actions, one batch at a time, or with paths of uploaded files. The reply has the parts that changed. The script
+inserts them without touching a field in which a person is typing. The browser keeps the `View` of its page, the server
+everything else.
 """
 
 from __future__ import annotations
@@ -271,7 +272,9 @@ class Explorer:
         )
 
     def _revision(self, batch: Batch) -> str:
-        """Return a text that differs after a change, and each half second of work (else each minute) in any case."""
+        """Return a text that differs once the page may have to show something else: after each change, and in any case
+        every half second during work, else every minute.
+        """
         shown = fingerprint(repr((batch.run, batch.view, batch.find, batch.picked)))
         return f"{self.studio.revisions.now(0.5 if self._works(batch.run) else 60)}.{shown}"
 

@@ -111,7 +111,9 @@ def help_button(title: str) -> Html:
 
 
 def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
-    """Return a text with marked changes, and with unchanged words marked that are more than `near` words away."""
+    """Return a text with its changes marked. With `near`, also mark the unchanged words that are more than `near` words
+    from a change, so that small windows can hide them.
+    """
     names = {"removed": "del", "added": "ins"}
     parts: list[Child] = []
     before = " "
@@ -170,6 +172,6 @@ def about(value: float) -> str:
 
 
 def short_model(name: str, known: Mapping[str, str]) -> str:
-    """Return a model's short name: from `known`, or the end of its id. Names joined by " + " are shortened singly."""
+    """Return a model's short name: from `known`, or the end of its id. If " + " joins several names, shorten each."""
     parts = without_hashes(name).split(" + ")
     return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in parts)

@@ -1,5 +1,5 @@
-"""The list of runs with the actions of each, the queue of their jobs, and the table of several selected runs on the
-start page, with their progress and the settings, stages and images of all.
+"""The list of runs with the actions of each, and the queue of their jobs. Also the table of several selected runs on
+the start page: the progress of each, and the settings, stages and images of all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ SHOWN = 12
 
 
 def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | None = None) -> Html:
-    """Return the list of runs and deleted runs. `edited`: shares of changed values; None while that part is closed."""
+    """Return the list of runs and of deleted runs. `edited` holds the shares of values that people changed, or None
+    while that part is closed.
+    """
     now = datetime.now().astimezone()
     by_profile = groupby(edited or (), lambda share: share.profile)
     return render(
@@ -116,7 +118,7 @@ def _doing(job: JobView, waits_for: str) -> str:
 
 TASKS = ("classification", "segmentation")
 Far = tuple[str, Tone, str, str, tuple[float | None, ...]]
-"""Progress of a run: text, colour, hint, a sentence below, and a tuple of the progress bar's share, if there is one."""
+"""Progress of a run: text, colour, hint, a sentence below, and a tuple with the share of the progress bar, if any."""
 NAMES = {
     "counterfactuals.captions": "captions",
     "generation.images_per_caption": "images of each",
@@ -190,7 +192,9 @@ def _drawn(state: RunState) -> bool:
 
 
 def settings_of_all(states: Sequence[RunState], profile: ProfileOptions, runs: str) -> Html:
-    """Return the settings form of the runs with the ids `runs`. A setting whose values differ is left empty."""
+    """Return the settings form of several runs. `runs` are their ids, joined by commas. A setting whose values differ
+    is left empty.
+    """
     sections = _sections(states)
     presets = None
     if _read_by_all(states, "generation.steps"):

@@ -107,7 +107,9 @@ def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
 
 
 def _comes_later(stage: StageName, state: RunState, job: JobView) -> bool:
-    """Return True if a job will still run a stage: its only one, or one of several that is empty or stale."""
+    """Return True if a job will still run a stage. A job of one stage always runs it. A job of several stages runs only
+    those that are empty or stale.
+    """
     if not job.active or stage not in job.stages:
         return False
     cards = state.recipe.cards
@@ -171,7 +173,9 @@ def _earlier(slot: PromptSlot, state: RunState) -> list[tuple[int, str, datetime
 def history(
     versions: tuple[StoredValue, ...], summary: Callable[[Any], str], names: Mapping[str, str], current: int
 ) -> Html:
-    """Return a value's versions, newest first, with buttons to restore them. `current` is the id of the shown one."""
+    """Return a value's versions, newest first, with buttons to restore them. `current` is the id of the current
+    version, or 0 if there is none.
+    """
     rows = [(version, _when(version.created), summary(version.value.value)) for version in reversed(versions)]
     return render("explore/history.html", rows=rows, names=names, held=current)
 

@@ -78,7 +78,9 @@ def counterfactuals_card(state: RunState) -> Html:
 
 
 def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: str, task: Task) -> list[Finding]:
-    """Return the findings on a caption: protected words kept, failed checks, remarks, and nothing else changed."""
+    """Return the findings on a caption: whether the protected words are kept, each failed check, each remark, and
+    whether nothing else changed.
+    """
     wrong, findings = failed(checks), []
     if source and item.text and not any(check.name in KEPT_CHECKS for check in wrong):
         words = "label kept" if task.kind == "classification" else "protected kept"
@@ -130,8 +132,8 @@ def subject_card(state: RunState) -> Html:
 
 def brush_card(name: StageName, state: RunState, words: str, points: str | None = None) -> Html:
     """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change".
-    With `points`, the name of a setting, the region is a subject: no paint means none, not the whole picture, and the
-    stage can also find it at points and in a box.
+    With `points`, the name of a setting, the region is a subject. Then no paint means no subject, not the whole
+    picture, and the stage can also find the subject at points and in a box.
     """
     stored, undone = state.run.values.get(name), state.steps.next_redo
     shown = render(

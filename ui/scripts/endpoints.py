@@ -48,7 +48,9 @@ from ui.scripts.uploads import file_data, keep_to_uploads, new_upload, uploaded
 AWAKE_SECONDS = 10.0
 """Seconds of frequent polling after a call, since more calls are likely."""
 AWAKE, ASLEEP = 0.001, 0.1
-"""Seconds between two checks of the queue, soon after a call and otherwise. A call after a pause waits half as long."""
+"""Seconds between two checks of the queue, soon after a call and otherwise. A call after a pause waits half of the
+second number on average.
+"""
 
 
 class SleepyQueue(Queue):
@@ -163,8 +165,9 @@ class Services:
 
 
 def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
-    """Add the endpoints to a Gradio application, on a page of their own, so that others do not load their description.
-    Return the command of each function of the application by its number, or None for a function that only a page calls.
+    """Add the endpoints to a Gradio application, on a page of their own, so that other pages do not load their
+    description. Return the command of each function of the application by its number, or None for a function that only
+    a page calls.
     """
     # Each watcher occupies one of Gradio's slots for running calls. Other calls must still find a free slot.
     page._queue.max_thread_count = MOST_WATCHERS + page.max_threads
@@ -365,7 +368,8 @@ async def watching(
     values: Mapping[str, Any], request: gr.Request | Request, services: Services
 ) -> AsyncGenerator[Plain, None]:
     """Yield the state of a job until it ends. A new step is sent at once, other progress less often the more watchers
-    there are. Raises UserError. Watchers have no thread of their own: forty of them would block all other calls.
+    there are. Raises UserError. Watchers have no thread of their own. With a thread each, forty watchers would block
+    all other calls.
     """
     tokens, watchers = services.studio.tokens, services.watchers
     token, query = _admitted(WatchJob, values, request, tokens)

@@ -131,9 +131,9 @@ def fetchable(ready: ReadyExport) -> dict[str, Any]:
 
 
 async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[str, Any]:
-    """Plan a batch and wait until its items are chosen. Return it with the fields of `list_batches`; after the time
-    that the caller waits, return 0 for it and the number of files examined. Planning continues then, and a caller who
-    sends the same plan again waits for it. Raises UserError.
+    """Plan a batch and wait until its items are chosen. Return the batch with the fields of `list_batches`. If this
+    takes longer than the caller waits, return 0 for the batch, and the number of files examined so far. Planning then
+    continues, and a caller who sends the same plan again waits for it. Raises UserError.
     """
     end = time.monotonic() + waiter.seconds
     view = await run_in_threadpool(runs.plan, sent)
@@ -150,8 +150,9 @@ async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[s
 
 
 async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter) -> dict[str, Any]:
-    """Begin an import, and return its progress and number: 0 if its first images take longer than the caller waits. The
-    import continues after the caller has left. Raises UserError, also for an import that ends without a number.
+    """Begin an import, and return its progress and number. The number is 0 if the first images take longer than the
+    caller waits. The import continues after the caller has left. Raises UserError, also for an import that ends without
+    a number.
     """
     if sent.format and sent.format not in FORMAT_TITLES:
         raise UserError(f"There is no format {sent.format!r:.80}: choose {', '.join(FORMAT_TITLES)}.", field="format")

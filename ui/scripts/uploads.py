@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 
 def keep_to_uploads(component: Component) -> None:
-    """Let a component take files only from the folder of uploads. Gradio copies into it all in a request that looks
-    like a file, even any web address and any file of this machine. It checks paths only in applications that it has
-    launched, and ours is mounted.
+    """Let a component take files only from the folder of uploads. Before our functions run, Gradio copies everything in
+    a request that looks like a file into that folder, even the content of any web address and any file of this machine.
+    It checks paths only in applications that it has launched, and ours is mounted.
     """
 
     async def kept(path: str | Path | None) -> str | None:

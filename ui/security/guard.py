@@ -42,7 +42,9 @@ log = logging.getLogger(__name__)
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _LOOKS = ("GET", "HEAD")
 _UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307), ("/gradio_api/mcp/", 405)})
-"""Path and status of refusals that are not logged: by browsers before the sign-in, by agents that want a stream."""
+"""Path and status of refusals that are not logged. They go to browsers before the sign-in, and to agents that ask for a
+stream.
+"""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 # Pages load nothing from other servers. Gradio's scripts need every entry of this policy.

@@ -1,5 +1,6 @@
-"""Service below a root path, at which a proxy serves the studio. It is removed from each request first, and added to
-redirects and cookies of replies. Routes, guard and limits use addresses without it; pages get it in `ui/addresses.py`.
+"""Service below a root path, at which a proxy serves the studio. The root path is removed from each request first, and
+added to redirects and cookies of replies. All routes, the guard and the limits use addresses without it. Addresses on
+pages get it in `ui/addresses.py`.
 """
 
 from __future__ import annotations

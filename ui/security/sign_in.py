@@ -106,7 +106,9 @@ def local(address: str) -> str:
 
 
 async def _form(request: Request) -> Callable[[str], str] | None:
-    """Return a function that returns a field of the form ("" if missing), or None if the body is no form."""
+    """Return a function that returns a field of the form by name ("" if missing). Return None if the body is no form or
+    too large.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         return None

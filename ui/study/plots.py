@@ -77,7 +77,9 @@ def columns(counts: Mapping[str, int]) -> list[tuple[str, int, float]]:
 
 
 def votes_over_time(times: Sequence[datetime], needed: int) -> tuple[str, str] | None:
-    """Return the SVG points of the votes over time, and the height of the needed votes; None for less than two."""
+    """Return the SVG points of the votes over time, and the height of the line of needed votes. None for fewer than two
+    votes.
+    """
     if len(times) < 2 or times[-1] <= times[0]:
         return None
     begin, span = times[0], (times[-1] - times[0]).total_seconds()

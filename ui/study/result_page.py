@@ -87,7 +87,9 @@ def _votes(result: QuestionResult) -> dict[str, int]:
 
 
 def slices(report: StudyReport) -> Html | None:
-    """Return the share of valid images by model, sample, class and edit type; None if nothing can be grouped."""
+    """Return the share of valid images by result of the model under test, by sample, by class and by edit type. None if
+    there is nothing to group by.
+    """
     titles = ("Model under test", "By sample", "By class", "By edit type")
     named = zip(titles, _named(report.image_slices), strict=True)
     boxes = [(title, words, found, share_axis(part for _, part in found)) for title, (words, found) in named if found]

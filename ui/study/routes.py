@@ -241,7 +241,9 @@ def _document(study: Study, tab: str, content: Child, acts: Child = None, script
 
 
 def _live(study: Study, view: str) -> dict[str, str | None]:
-    """Return attributes that make the page poll a part. Only the lead can change a closed study: it is not polled."""
+    """Return the attributes that make the page poll a part. A closed study is not polled, since only the lead can
+    change it.
+    """
     return {
         "class_": "live",
         "data_live": f"/study/api/{study.id}/live",

@@ -70,7 +70,9 @@ def _outcomes(data: StudyData, item_ids: set[int]) -> Mapping[int, Mapping[str, 
 
 
 def _found(vote: Vote, outcomes: Mapping[str, ItemOutcome]) -> list[tuple[str, str, Tone]]:
-    """Return name, consensus or status, and colour ("ok": the vote agrees) of the questions that wait for no vote."""
+    """Return the name, the consensus or status, and a colour for each question that no longer waits for votes. The
+    colour is "ok" if the vote agrees with the consensus.
+    """
     outcomes_found: list[tuple[str, str, Tone]] = []
     for name, outcome in outcomes.items():
         if outcome.status == "consensus" and outcome.counts:
