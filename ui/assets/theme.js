@@ -5,7 +5,11 @@
   const KEY = "studio-theme";
   const holder = () => (document.body?.dataset.view ? document.body : document.documentElement);
 
-  patch.on("click", "[data-theme-switch]", () => kept.browser.set(KEY, holder().classList.toggle("dark") ? "dark" : "light"));
+  // The sign-in page has this script without the functions of the other pages.
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("[data-theme-switch]")) return;
+    kept.browser.set(KEY, holder().classList.toggle("dark") ? "dark" : "light");
+  });
 
   function remember() {
     const chosen = kept.browser.get(KEY);

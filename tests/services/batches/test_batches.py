@@ -204,37 +204,39 @@ def test_captions_that_were_edited_before_the_yes_are_drawn_as_they_are_then(
     by_key = {source.item.key: source.run or "" for source in workspace.batches.sources(number)}
     one, other, third, fourth = (by_key[key] for key in sorted(by_key))
 
-    def first_anew(captions: list[CounterfactualCaption]) -> None:
-        captions[0] = replace(captions[0], text="A bird of glass under a green sky.")
+    chosen = {(shown.run, shown.new_caption) for shown in service.sample(number, 100)}
 
-    def first_out(captions: list[CounterfactualCaption]) -> None:
-        captions[0] = replace(captions[0], used=False)
+    def edit_first(run: str, text: str = "", used: bool = True, deleted: bool = False) -> None:
+        """Change the first caption that the batch chose of a run."""
 
-    def first_deleted(captions: list[CounterfactualCaption]) -> None:
-        del captions[0]
+        def change(captions: list[CounterfactualCaption]) -> None:
+            place = next(place for place, one in enumerate(captions) if (run, one.text) in chosen)
+            captions[place] = replace(captions[place], text=text or captions[place].text, used=used)
+            if deleted:
+                del captions[place]
 
-    def first_in(captions: list[CounterfactualCaption]) -> None:
-        captions[0] = replace(captions[0], used=True)
+        edited(workspace, run, change)
 
-    edited(workspace, one, first_anew)
-    edited(workspace, other, first_out)
-    edited(workspace, third, first_deleted)
-    edited(workspace, fourth, first_out)
-    assert "A bird of glass under a green sky." in {shown.new_caption for shown in service.sample(number, 100)}
+    anew = "A bird of glass under a green sky."
+    edit_first(one, text=anew)
+    edit_first(other, used=False)
+    edit_first(third, deleted=True)
+    edit_first(fourth, used=False)
+    assert anew in {shown.new_caption for shown in service.sample(number, 100)}
     assert len(service.sample(number, 100)) == 5
     assert worked(workspace, number) == "approval"
     assert service.status(number).passes[2].left == 5
-    edited(workspace, fourth, first_in)  # the image is wanted after all
+    edit_first(fourth)  # the image is wanted after all
     workspace.batches.approve(number)
     assert worked(workspace, number) == "done"
     cases = [workspace.test_cases.get(case) for case, _, _ in workspace.batches.latest_images(number, 100)]
     drawn = Counter(case.run_id for case in cases)
     assert drawn == {one: 2, other: 1, third: 1, fourth: 2}
     texts = {case.lineage.counterfactual.text for case in cases if case.run_id == one}
-    assert "A bird of glass under a green sky." in texts and len(texts) == 2
+    assert anew in texts and len(texts) == 2
     reasons = {group.reason: group.number for group in workspace.batches.failures(number)}
     assert reasons == {planning.EDITED: 1, planning.TAKEN_OUT: 2}
-    edited(workspace, one, first_anew)  # images that were drawn stay
+    edit_first(one, text="A bird of stone under a grey sky.")  # images that were drawn stay
     assert worked(workspace, number) == "done"
     assert service.status(number).passes[2].number("done") == 6
 
