@@ -128,9 +128,15 @@ def inverted(generator: Any, settings: InversionSettings = EXACT, control: Contr
 def test_the_stock_pipeline_draws_the_source_from_its_noise(
     model: Any, control: Control | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pipeline gets the same texts, sizes, ControlNet and noise levels as the inversion."""
+    """The pipeline gets the same texts, sizes, ControlNet and noise levels as the inversion.
+
+    Its drawing is compared with the one along the found path: how exact an inversion of random weights is depends on
+    how a processor rounds.
+    """
     found = inverted(model, control=control)
     assert found.psnr > 40
+    with model.inverting(EXACT, control) as inverter:
+        redrawn = inverter.redraw(found, ["a red bird"], corrected=False)
     pipe, drawn = model._pipe, []
     decode = pipe.vae.decode
 
@@ -146,8 +152,9 @@ def test_the_stock_pipeline_draws_the_source_from_its_noise(
     )
     for prompt in ("a red bird", "a house"):
         model.draw([DrawRequest(prompt, 0, 0)], 1, [shown.image], settings, unheard)
-    again, other = (float((latents - found.clean).std()) for latents in drawn)
-    assert again < 0.01 * found.clean.std() and again < other / 5
+    again, other = (float((latents - redrawn).std()) for latents in drawn)
+    assert again < other / 1000
+    assert (drawn[0] - found.clean).std() < 0.01 * found.clean.std()
 
 
 def test_more_evaluations_are_more_exact(model: Any) -> None:
