@@ -137,11 +137,9 @@ def learnt(
     if not file.exists():
         training.folder.mkdir(parents=True, exist_ok=True)
         with _alone(training.folder):
-            measured = _measured(training, on_update)
-            half = file.with_suffix(".half.npz")
-            named: dict[str, Any] = {f"{place}": one for place, one in enumerate(measured.values())}
-            np.savez_compressed(half, **named)
-            half.replace(file)
+            measured = enumerate(_measured(training, on_update).values())
+            named: dict[str, Any] = {f"{place}": one for place, one in measured}
+            replace_file(file, lambda half: np.savez_compressed(half, **named))
     with np.load(file) as arrays:
         return {name: arrays[f"{place}"] for place, name in enumerate(training.sets)}
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -28,7 +27,7 @@ from evaluation.answers import groups_in_mask, groups_of_numbers
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.data_split import SHARES
 from evaluation.retraining.stored_training import NOT_TRAINED, Training, kept_state, learnt, said_before
-from evaluation.retraining.training import Arm, TrainingRecipe
+from evaluation.retraining.training import TrainingRecipe, replace_file
 from evaluation.segmentation import IGNORED
 from services.changes import Changes
 from services.commands import does
@@ -41,6 +40,7 @@ from services.evaluation.retraining.shifts import classes_of, groups_of_shift, w
 from services.evaluation.retraining.training import (
     DataSplit,
     Examples,
+    Preset,
     RetrainingPlan,
     RetrainingQuestion,
     ValidCases,
@@ -328,9 +328,8 @@ class Retrainings:
             if (groups == IGNORED).all():
                 return None
             folder.mkdir(parents=True, exist_ok=True)
-            half = file.with_name(f".{secrets.token_hex(8)}.half")
-            Image.fromarray(groups).save(half, "PNG")
-            return half.replace(file)
+            replace_file(file, Image.fromarray(groups).save)
+            return file
 
         return Examples(mapping, images.path, mask)
 
@@ -350,13 +349,13 @@ class Retrainings:
         # Seed by seed: an early stop leaves all arms of the finished seeds.
         for seed in range(question.seeds):
             for arm in planned.arms:
-                named = _training_digest(stored, question, arm, recipe, seed, planned, groups)
                 training = Training(
-                    *(asked.model, arm, seed, recipe, planned.tune, planned.sets),
-                    folder=self._workspace.trainings / named,
+                    *(asked.model, arm, seed, recipe, planned.tune, planned.sets, self._workspace.trainings),
                     scratch=question.preset == "paper",
                     groups=groups,
                 )
+                named = _training_digest(stored.identity.digest, question.preset, training)
+                training = replace(training, folder=training.folder / named)
                 words = f"{TRAINING} “{arm.name}”, seed {seed + 1} of {question.seeds}"
                 on_step(words, done, total)
                 weight_files.mark(training.folder, weight_files.Marked(*of, arm.name, seed))
@@ -407,19 +406,12 @@ def retraining_question(question: EvaluationQuestion, sent: BeginRetraining) -> 
 CHANGED = "The images have changed since then: begin again to learn from them as they are now."
 
 
-def _training_digest(
-    stored: StoredModel,
-    question: RetrainingQuestion,
-    arm: Arm,
-    recipe: TrainingRecipe,
-    seed: int,
-    planned: RetrainingPlan,
-    groups: Groups,
-) -> str:
-    whole = hashlib.sha256(
-        repr((stored.identity.digest, question.preset, arm.name, arm.augmentation, recipe, seed, groups)).encode()
-    )
-    for examples in (arm.examples, planned.tune):
+def _training_digest(model: str, preset: Preset, training: Training) -> str:
+    """Return the name of a training's folder. `model` is the digest of the model's identity."""
+    arm = training.arm
+    settings = (model, preset, arm.name, arm.augmentation, training.recipe, training.seed, training.groups)
+    whole = hashlib.sha256(repr(settings).encode())
+    for examples in (arm.examples, training.tune):
         for one in examples:
             target = one.target.name if isinstance(one.target, Path) else one.target
             whole.update(f"{one.image.name}\0{target}\n".encode())

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from core.errors import UserError
 from core.types import from_plain
 from evaluation.retraining import stored_training as stored
-from evaluation.retraining.training import ABOUT
+from evaluation.retraining.training import ABOUT, replace_file
 from services.evaluation.retraining.results import RetrainingResult
 from storage.workspace import Workspace
 
@@ -80,9 +81,7 @@ class KeptTraining:
 def mark(folder: Path, marked: Marked) -> None:
     """Write into a training's folder which model, images, arm and seed it is for. This also records the time of use."""
     folder.mkdir(parents=True, exist_ok=True)
-    half = folder / f".{MARK}-{os.getpid()}"
-    half.write_text(json.dumps(asdict(marked)), encoding="utf-8")
-    half.replace(folder / MARK)
+    replace_file(folder / MARK, partial(Path.write_text, data=json.dumps(asdict(marked)), encoding="utf-8"))
 
 
 def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeights, ...]:
