@@ -123,21 +123,17 @@ def output_of(
     places: dict[tuple[int, ...], list[int]] = {}
     for place, pixels in enumerate(prepared):
         places.setdefault(tuple(pixels.shape), []).append(place)
-    rows: dict[int, Any] = {}
-    doubts: dict[int, Doubt] = {}
+    answers: list[Any] = [None] * len(prepared)
     for members in places.values():
         logits = ask([prepared[place] for place in members])
         _check(logits, kind, classes, len(members))
-        if kind == "classification":
-            rows.update(zip(members, logits.softmax(1).cpu().numpy(), strict=True))
-        else:
-            for number, place in enumerate(members):
-                rows[place] = class_map(logits[number : number + 1], sizes[place])
-                doubts[place] = doubt(logits[number])
-    answers = [rows[place] for place in range(len(prepared))]
+        rows = logits.softmax(1).cpu().numpy() if kind == "classification" else logits
+        for place, row in zip(members, rows, strict=True):
+            answers[place] = row if kind == "classification" else (class_map(row[None], sizes[place]), doubt(row))
     if kind == "classification":
         return Output(np.stack(answers).astype(np.float32))
-    return Output(maps=tuple(answers), doubts=tuple(doubts[place] for place in range(len(prepared))))
+    maps, doubts = zip(*answers, strict=True)
+    return Output(maps=maps, doubts=doubts)
 
 
 def _check(logits: Any, kind: TaskKind, classes: Sequence[str], count: int) -> None:
