@@ -53,12 +53,6 @@ class Pixels(Columns):
         """The right pixels of each class, (images, classes)."""
         return np.diagonal(self.counts, axis1=-2, axis2=-1)
 
-    def where(self, selected: Flags) -> Pixels:
-        """Return the images selected by a mask."""
-        if selected.all():
-            return self
-        return Pixels(self.source[selected], self.counts[selected], None if self.way is None else self.way[selected])
-
 
 @dataclass(frozen=True)
 class Losses:
