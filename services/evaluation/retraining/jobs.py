@@ -34,7 +34,7 @@ from services.commands import does
 from services.evaluation.commands import BeginRetraining, OnModel, work_of
 from services.evaluation.model_files import found_here, keep_weights
 from services.evaluation.retraining import weights as weight_files
-from services.evaluation.retraining.expected_time import ExpectedTime, TrainingPace, expected_time, pace_of
+from services.evaluation.retraining.expected_time import ExpectedTime, TrainingPace, pace_of
 from services.evaluation.retraining.results import ArmTraining, RetrainingResult, result_facts, result_of
 from services.evaluation.retraining.shifts import classes_of, groups_of_shift, with_shift
 from services.evaluation.retraining.training import (
@@ -158,9 +158,14 @@ class Retrainings:
         cases = self._evaluations.cases(question.asked.subject)
         originals = round(SHARES["train"] * cases.view.sources)
         recipe = question.recipe(originals, cases.view.kind or "classification")
-        return expected_time((1 + len(question.arms)) * question.seeds, recipe, *self._pace(question.asked))
+        trainings, (pace, measured) = (1 + len(question.arms)) * question.seeds, self._pace(question.asked)
+        if pace is None:
+            return ExpectedTime(trainings, recipe, None)
+        each = recipe.updates * recipe.batch * pace.an_image + (pace.other or 0.0)
+        return ExpectedTime(trainings, recipe, trainings * each, pace.other is None, measured)
 
     def _pace(self, question: EvaluationQuestion) -> tuple[TrainingPace | None, str]:
+        """Return the speed of earlier trainings, None if there are none, and when it was measured (ISO 8601, UTC)."""
         about, stored = kept_under(question), self._evaluations.predicting.stored(question.model)
         rows = self._workspace.retrainings.kept()
         same_model_rows = [row for row in rows if row.about == about]
