@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from core.errors import UserError
-from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
+from core.model_identity import Assumptions, ModelIdentity, Preprocessing
 from core.model_sections import ROOT, WebFile, Weights
 from core.settings import UnderTestSettings
 from core.types import TaskKind
@@ -44,7 +44,6 @@ def find_network(settings: UnderTestSettings) -> Network:
         return _from_file(settings)
     if settings.source == "transformers":
         return from_transformers(settings)
-    _require_name(settings)
     return _from_torchvision(settings) if settings.source == "torchvision" else _from_timm(settings)
 
 
@@ -98,11 +97,6 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     shared.require_classes(name, "classification", classes)
     identity = ModelIdentity(name, weights, "classification", _told(shown, origin, classes), classes)
     return Network(net, identity, prepare)
-
-
-def _require_name(settings: UnderTestSettings) -> None:
-    if not settings.name:
-        raise UserError("Give the name of the model under test, such as resnet50.")
 
 
 def _torchvision_weights(name: str) -> Any:
@@ -175,17 +169,7 @@ def _of_timm(net: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
 
 
 def _from_file(settings: UnderTestSettings) -> Network:
-    if not settings.file:
-        raise UserError("Give the path of the checkpoint file of the model under test.")
-    file = shared.checkpoint_path(settings.file)
-    if not file.is_file():
-        raise UserError(
-            f"There is no file {settings.file}: give the path of a checkpoint on the machine of the studio."
-        )
-    try:
-        weights = files_hash([file])
-    except OSError as error:
-        raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
+    file, weights = shared.file_of(settings)
     state, header = _read(file)
     named = settings.name or header.get("architecture", "")
     if not named:
@@ -395,7 +379,7 @@ def weights_of(settings: UnderTestSettings) -> Weights:
     if settings.source in ("file", "onnx") or (settings.source == "transformers" and settings.file):
         file = shared.checkpoint_path(settings.file)
         return Weights(path=str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file))
-    _require_name(settings)
+    shared.require_named(settings)
     if settings.source == "transformers":
         repository, _, revision = settings.name.partition("@")
         try:

@@ -79,11 +79,6 @@ class HttpAdapter:
         """Asks the server for its description. Raises UserError if it does not answer, or its classes are unknown."""
         import httpx
 
-        if not settings.address:
-            raise UserError(
-                "Give the address at which the model under test is asked, such as http://127.0.0.1:8000/predict.",
-                field="address",
-            )
         self._address, self._timeout = settings.address, settings.timeout
         parts = urlsplit(self._address)
         self._tls: Any = httpx.create_ssl_context() if parts.scheme == "https" else False

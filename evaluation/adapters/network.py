@@ -15,7 +15,7 @@ from PIL import Image
 
 from core.data_files import DataTable
 from core.errors import UserError
-from core.model_identity import ModelIdentity
+from core.model_identity import ModelIdentity, files_hash
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 
@@ -29,6 +29,7 @@ LEAST_SPAN, MOST_SPAN = 0.1, 300.0
 _READS = DataTable(__file__, frozenset[str], "reads")
 _CALLED = DataTable(__file__, str, "called")
 _INSTEAD = DataTable(__file__, str, "preparations")
+_MISSING = DataTable(__file__, str, "missing")
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,32 @@ def checkpoint_path(named: str) -> Path:
     return path
 
 
+def file_of(settings: UnderTestSettings) -> tuple[Path, str]:
+    """Return the checkpoint or ONNX file of a model, and its hash. Raises UserError if it cannot be read."""
+    file = checkpoint_path(settings.file)
+    what = "an ONNX file" if settings.source == "onnx" else "a checkpoint"
+    if not file.is_file():
+        raise UserError(
+            f"There is no file {settings.file}: give the path of {what} on the machine of the studio.", field="file"
+        )
+    try:
+        return file, files_hash([file])
+    except OSError as error:
+        raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
+
+
+def require_named(settings: UnderTestSettings) -> None:
+    """Raise UserError, naming the field, for settings without the name, file or address that their source needs."""
+    field = {"http": "address", "file": "file", "onnx": "file"}.get(settings.source, "name")
+    has_folder = settings.source == "transformers" and bool(settings.file)
+    if settings.source in _MISSING and not (getattr(settings, field) or has_folder):
+        raise UserError(_MISSING[settings.source], field=field)
+
+
 def require_read(settings: UnderTestSettings) -> None:
-    """Raise UserError, naming the field, for a setting that the model's source does not read."""
+    """Raise UserError, naming the field, for a setting that the model's source does not read, or for one that it lacks
+    (`require_named`).
+    """
     plain = UnderTestSettings(source=settings.source)
     for name, called in _CALLED.items():
         if getattr(settings, name) != getattr(plain, name) and name not in _READS[settings.source]:
@@ -76,6 +101,7 @@ def require_read(settings: UnderTestSettings) -> None:
             f"Both a repository, {settings.name}, and a folder, {settings.file}, are named: leave one of them out.",
             field="file",
         )
+    require_named(settings)
 
 
 def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:

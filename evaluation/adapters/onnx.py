@@ -13,7 +13,7 @@ from PIL import Image
 
 from core.data_files import DataTable
 from core.errors import UserError, out_of_memory
-from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
+from core.model_identity import Assumptions, ModelIdentity, Preprocessing
 from core.model_identity import Output as Numbers
 from core.settings import UnderTestSettings
 from core.types import TaskKind
@@ -37,18 +37,8 @@ class OnnxAdapter:
 
     def __init__(self, settings: UnderTestSettings) -> None:
         """Loads the file. Raises UserError if it cannot be used, or does not fit its settings."""
-        file = shared.checkpoint_path(settings.file)
-        if not settings.file or not file.is_file():
-            raise UserError(
-                f"There is no file {settings.file or 'named'}: give the path of an ONNX file on the machine of "
-                "the studio.",
-                field="file",
-            )
-        self._called, self._layout = file.name, settings.layout
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
+        file, weights = shared.file_of(settings)
+        self._called, self._layout, content = file.name, settings.layout, file.read_bytes()
         header, self._made_by = _checked(content, file.name)
         self._session = _session(content, file.name)
         self._input, self._batch, size = self._read_input(settings, header)
@@ -79,7 +69,7 @@ class OnnxAdapter:
         origin = GIVEN if named else "the file"
         assumed = Assumptions(shared.squeezed_words(size), values, output.numbers, origin, remarks)
         shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {settings.layout}", assumed)
-        self.identity = ModelIdentity("ONNX", files_hash([file]), self.kind, shown, classes)
+        self.identity = ModelIdentity("ONNX", weights, self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
         self.at_once = images_at_once(self.kind, gpu)
 

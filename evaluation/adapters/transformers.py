@@ -66,7 +66,7 @@ def from_transformers(settings: UnderTestSettings) -> Network:
 
 def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
     """Return the folder of the files, the model's name, and the identity of its weights. Raises UserError if the folder
-    is missing, no repository is named, or the repository cannot be fetched.
+    is missing, or the repository cannot be fetched.
     """
     if settings.file:
         folder = shared.checkpoint_path(settings.file)
@@ -78,8 +78,6 @@ def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
             )
         files = [file for pattern in FILES for file in sorted(folder.glob(pattern))]
         return folder, folder.resolve().name, files_hash(files) if files else ""
-    if not settings.name:
-        raise UserError("Give the repository of the model under test, such as google/vit-base-patch16-224.")
     from huggingface_hub import snapshot_download
 
     repository, _, revision = settings.name.partition("@")
