@@ -18,7 +18,7 @@ from core.model_identity import Output as Numbers
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters import network as shared
-from evaluation.adapters.base import NO_NUMBER, Output, images_at_once, output_of
+from evaluation.adapters.base import NO_NUMBER, LocalAdapter, images_at_once
 from evaluation.adapters.network import GIVEN
 
 DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
@@ -32,7 +32,7 @@ _OPERATORS = DataTable(__file__, frozenset[str], "operators")
 _TO_GIVE = DataTable(__file__, str, "to_give")
 
 
-class OnnxAdapter:
+class OnnxAdapter(LocalAdapter):
     """A model in an ONNX file, on the GPU if onnxruntime supports it."""
 
     def __init__(self, settings: UnderTestSettings) -> None:
@@ -73,13 +73,10 @@ class OnnxAdapter:
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
         self.at_once = images_at_once(self.kind, gpu)
 
-    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
-        def ask(pixels: Sequence[Any]) -> Any:
-            import torch
+    def _logits(self, pixels: Sequence[Any]) -> Any:
+        import torch
 
-            return torch.from_numpy(self._found.logits(self._run(np.stack([one.numpy() for one in pixels]))))
-
-        return output_of(self.kind, self.identity.classes, prepared, sizes, ask)
+        return torch.from_numpy(self._found.logits(self._run(np.stack([one.numpy() for one in pixels]))))
 
     def _read_input(self, settings: UnderTestSettings, header: Mapping[str, str]) -> tuple[Any, int, tuple[int, int]]:
         """Return the input, its number of images (0: any), and the (width, height) to which images are scaled."""
