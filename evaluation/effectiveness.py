@@ -90,7 +90,7 @@ def effectiveness(
 
     def of_control(column: int, less: int | None = None, images: int = n_beside) -> Figure:
         if not has_control.any():
-            return Figure(None, why=no_control_words(None if reconstructed is None else len(reconstructed)))
+            return Figure(None, why=no_control_words(reconstructed))
         return controlled.figure(lambda of: of[..., column] - (0.0 if less is None else of[..., less]), images)
 
     return results.Effectiveness(
@@ -117,13 +117,11 @@ def effectiveness(
     )
 
 
-def no_control_words(read: int | None) -> str:
-    """Return why nothing is compared with reconstructions. `read` is the number of reconstructions that the model has
-    read, None if there are no reconstructions.
-    """
+def no_control_words(read: Columns | None) -> str:
+    """Return why nothing is compared with the reconstructions that a model has read; None if there are none."""
     if read is None:
         return "there are no reconstructions of these sources"
-    return "no reconstruction of these sources can be compared" if read else "no reconstruction is read yet"
+    return "no reconstruction of these sources can be compared" if len(read) else "no reconstruction is read yet"
 
 
 def _counts(sources: Numbers, answers: Answers, weight: Floats | None = None) -> tuple[Floats, Floats]:

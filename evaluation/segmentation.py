@@ -162,7 +162,7 @@ def segmentation_effect(
 
     def figure(name: str, less: str = "") -> Figure:
         if "control" not in sets and (name == "control" or name.endswith(" beside")):
-            return Figure(None, why=no_control_words(None if reconstructed is None else len(reconstructed)))
+            return Figure(None, why=no_control_words(reconstructed))
         name = name if name in sets else name.removesuffix(" beside")
         source, _ = sets[name]
 

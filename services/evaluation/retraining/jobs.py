@@ -77,8 +77,6 @@ class KeptResult:
 
     found: RetrainingResult
     created: str
-    asked: str
-    """`RetrainingQuestion.digest` of the question."""
     note: str = ""
     """Note for the user, in a sentence; "" for none."""
     number: int = 0
@@ -182,7 +180,7 @@ class Retrainings:
         for one in self._workspace.retrainings.kept(kept_under(question)):
             result: RetrainingResult = from_plain(RetrainingResult, one.told)
             note = "" if result.pictures == self._evaluations.cases(question.subject).digest else CHANGED
-            results.append(KeptResult(result, one.created, one.asked, note, one.id))
+            results.append(KeptResult(result, one.created, note, one.id))
         return tuple(results)
 
     def result(self, question: EvaluationQuestion, number: int) -> RetrainingResult:

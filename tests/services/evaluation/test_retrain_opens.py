@@ -95,7 +95,7 @@ def test_of_a_segmenter_the_lowest_tenth_opens_and_of_a_shift_what_is_in_the_cat
     assert shift.entries == (int(cases.table.entry[cases.generated.row[case]]),)
     alone = replace(found, opened=tuple(replace(one, entries=(), shown=0) for one in found.opened))
     for one, there in ((found, False), (alone, True)):
-        shown = str(retraining_part(PLACE, RetrainingChoices("", ()), (KeptResult(one, CREATED, "x", "", 7),), None))
+        shown = str(retraining_part(PLACE, RetrainingChoices("", ()), (KeptResult(one, CREATED, "", 7),), None))
         assert ("None of these images is in the gallery." in shown) is there
         assert "the tenth of the images with the fewest right pixels" in shown
 
@@ -127,7 +127,7 @@ def test_a_hundred_and_twenty_five_thousand_images_make_a_small_row_whose_number
 
 def test_a_number_opens_its_images_and_a_script_counts_them(retrainings: Retrainings) -> None:
     found = retrainings.retrain(QUICK, quiet)
-    kept = KeptResult(found, CREATED, "x", "", 7)
+    kept = KeptResult(found, CREATED, "", 7)
     page = str(retraining_part(PLACE, RetrainingChoices("", ()), (kept,), None))
     assert page.count("retraining/images") >= 6 and "kept=7" in page
     facts = result_facts(found, entries=False)
