@@ -8,7 +8,6 @@ import json
 import math
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -69,11 +68,8 @@ def _from_torchvision(settings: UnderTestSettings) -> Network:
         raise shared.not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
     classes, origin = shared.named_classes(name, settings, weights.meta["categories"], "torchvision")
-    return Network(
-        net,
-        ModelIdentity(name, str(weights), torchvision_names()[name], _told(shown, origin, classes), classes),
-        prepare,
-    )
+    shown = shared.with_assumptions(shown, origin, classes)
+    return Network(net, ModelIdentity(name, str(weights), torchvision_names()[name], shown, classes), prepare)
 
 
 def _from_timm(settings: UnderTestSettings) -> Network:
@@ -95,8 +91,8 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     label_origin = "ImageNet as timm has it" if known else "their numbers, since timm does not say them"
     classes, origin = shared.named_classes(name, settings, [label.split(",")[0] for label in labels], label_origin)
     shared.require_classes(name, "classification", classes)
-    identity = ModelIdentity(name, weights, "classification", _told(shown, origin, classes), classes)
-    return Network(net, identity, prepare)
+    shown = shared.with_assumptions(shown, origin, classes)
+    return Network(net, ModelIdentity(name, weights, "classification", shown, classes), prepare)
 
 
 def _torchvision_weights(name: str) -> Any:
@@ -124,13 +120,6 @@ def _timm_weights(name: str) -> Any:
     if config is None or not config.has_weights:
         raise UserError(f"timm has no weights for {name}: name one of timm.list_pretrained().", field="model")
     return config
-
-
-def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
-    """Return the preprocessing with more assumptions: logits as output, the origin of the class names, and remarks."""
-    remarks = (*remarks, *(() if origin == GIVEN else shared.own_names_told(classes)))
-    assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
-    return replace(shown, assumed=assumed)
 
 
 def _of_torchvision(weights: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
@@ -189,7 +178,7 @@ def _from_file(settings: UnderTestSettings) -> Network:
             "architecture that it was trained as, and its classes; for an architecture of your own, use an ONNX file."
         ) from error
     shown, prepare = _prepared(name, net, kind, header, settings, file.name)
-    shown = _told(shown, GIVEN if typed else "the file", classes, *remarks)
+    shown = shared.with_assumptions(shown, GIVEN if typed else "the file", classes, *remarks)
     return Network(net, ModelIdentity(name, weights, kind, shown, tuple(classes)), prepare)
 
 

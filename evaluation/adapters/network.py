@@ -6,7 +6,7 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from PIL import Image
 
 from core.data_files import DataTable
 from core.errors import UserError
-from core.model_identity import ModelIdentity, files_hash
+from core.model_identity import ModelIdentity, Preprocessing, files_hash
+from core.model_identity import Output as Numbers
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 
@@ -138,13 +139,17 @@ def twice_in(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name, number in Counter(names).items() if number > 1)
 
 
-def own_names_told(names: Sequence[str]) -> tuple[str, ...]:
-    """Return a sentence about names that a model gives to several of its classes; empty for none."""
-    twice = twice_in(names)
-    if not twice:
-        return ()
-    more = f" and {len(twice) - 1} more names" if len(twice) > 1 else ""
-    return (f"The model itself calls several of its classes “{twice[0]}”{more}: map labels to them by their numbers.",)
+def with_assumptions(
+    shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str, output: Numbers = "logits"
+) -> Preprocessing:
+    """Return the preprocessing with the kind of output, the origin of the class names, and remarks. One more remark is
+    about names that a model itself gives to several of its classes.
+    """
+    if origin != GIVEN and (twice := twice_in(classes)):
+        more = f" and {len(twice) - 1} more names" if len(twice) > 1 else ""
+        own = f"The model itself calls several of its classes “{twice[0]}”{more}: map labels to them by their numbers."
+        remarks = (*remarks, own)
+    return replace(shown, assumed=replace(shown.assumed, output=output, class_names=origin, remarks=remarks))
 
 
 def require_classes(called: str, kind: TaskKind, classes: Sequence[str]) -> None:

@@ -65,10 +65,10 @@ class OnnxAdapter(LocalAdapter):
         self.kind: TaskKind = output.kind
         self._found = output
         shared.require_classes(file.name, self.kind, classes)
-        remarks = (*output.remarks, *(() if named else shared.own_names_told(classes)))
-        origin = GIVEN if named else "the file"
-        assumed = Assumptions(shared.squeezed_words(size), values, output.numbers, origin, remarks)
+        assumed = Assumptions(shared.squeezed_words(size), values)
         shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {settings.layout}", assumed)
+        told = (GIVEN if named else "the file"), classes, *output.remarks
+        shown = shared.with_assumptions(shown, *told, output=output.numbers)
         self.identity = ModelIdentity("ONNX", weights, self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
         self.at_once = images_at_once(self.kind, gpu)
@@ -112,7 +112,10 @@ class OnnxAdapter(LocalAdapter):
 
     def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> _Answers:
         """Find the output with a number for each class by running plain colours and noise. Sets `_output`."""
-        pictures = [self.prepare(image).numpy() for image in _trial_pictures(size)]
+        noise = np.random.default_rng(0).integers(0, 256, (2, size[1], size[0], 3), np.uint8)
+        plain = [Image.new("RGB", size, colour) for colour in ("red", "green", "blue", "black", "white")]
+        trials = [Image.fromarray(noise[0]), *plain, Image.fromarray(noise[1])]
+        pictures = [self.prepare(image).numpy() for image in trials]
         fitting: list[_Answers] = []
         shapes: list[str] = []
         single = False
@@ -241,13 +244,6 @@ def _shape_of(found: np.ndarray, classes: int) -> _Answers | None:
     if found.ndim == 4 and classes > 1 and classes in (found.shape[1], found.shape[3]):
         return _Answers("segmentation", found.shape[1] != classes)
     return None
-
-
-def _trial_pictures(size: tuple[int, int]) -> list[Image.Image]:
-    noise = np.random.default_rng(0).integers(0, 256, (2, size[1], size[0], 3), np.uint8)
-    colours = ("red", "green", "blue", "black", "white")
-    plain = [Image.new("RGB", size, colour) for colour in colours]
-    return [Image.fromarray(noise[0]), *plain, Image.fromarray(noise[1])]
 
 
 def _made_by(graph: Any, output: str) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters import network as shared
-from evaluation.adapters.network import GIVEN, Network
+from evaluation.adapters.network import Network
 
 FILES = ("*.json", "*.safetensors")
 """Files fetched from a repository: weights and the preparation of images, neither code nor pickles."""
@@ -56,10 +55,7 @@ def from_transformers(settings: UnderTestSettings) -> Network:
                 field="size",
             ) from error
 
-    options = processor.to_dict()
-    remarks = () if origin == GIVEN else shared.own_names_told(classes)
-    assumed = Assumptions(_scaling(options), (), "logits", origin, remarks)
-    shown = replace(_shown(options), assumed=assumed)
+    shown = shared.with_assumptions(_shown(processor.to_dict()), origin, classes)
     name = type(net).__name__ if settings.file else called  # the name of a folder says nothing
     return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
 
@@ -197,4 +193,5 @@ def _shown(config: Mapping[str, Any]) -> Preprocessing:
         std=tuple(config.get("image_std") or ()) if normalised else (),
         interpolation=str(config.get("resample", "")),
         more=json.dumps(dict(config), sort_keys=True, default=str),
+        assumed=Assumptions(_scaling(config)),
     )
