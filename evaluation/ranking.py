@@ -6,6 +6,7 @@ among the first few images. Pure.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 
@@ -57,17 +58,16 @@ def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Seq
     such as (edit type, alternative, class). Each level's estimate weighs as `PRIOR` images in the next one (an
     empirical Bayes estimate level by level).
     """
-    levels: dict[tuple[str, ...], tuple[int, int]] = {}
+    number_wrong, number = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for feature, (wrong, of) in known.items():
         for length in range(len(feature) + 1):
-            before = levels.get(feature[:length], (0, 0))
-            levels[feature[:length]] = (before[0] + wrong, before[1] + of)
+            number_wrong[feature[:length]] += wrong
+            number[feature[:length]] += of
 
     @cache
     def estimate(feature: tuple[str, ...]) -> float:
-        wrong, of = levels.get(feature, (0, 0))
         general = estimate(feature[:-1]) if feature else 0.5
-        return (wrong + PRIOR * general) / (of + PRIOR)
+        return (number_wrong[feature] + PRIOR * general) / (number[feature] + PRIOR)
 
     return np.array([estimate(feature) for feature in features], dtype=np.float64)
 

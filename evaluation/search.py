@@ -161,10 +161,7 @@ def told(images: Numbers, faults: Numbers, weak: float = WEAK) -> Flags:
     evidence = log_evidence(images, faults, weak)
     order = np.sort(evidence)[::-1]
     enough = order >= np.log(len(order) / (FALSE * np.arange(1, len(order) + 1)))
-    if not enough.any():
-        return np.zeros(len(evidence), bool)
-    found: Flags = evidence >= order[np.flatnonzero(enough)[-1]]
-    return found
+    return np.asarray(evidence >= order[enough].min(initial=np.inf))
 
 
 def anytime_interval(images: int, faults: int, level: float = FALSE) -> tuple[float, float]:

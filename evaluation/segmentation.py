@@ -312,14 +312,11 @@ def loss_effect(
     control = reconstructed.answers if reconstructed is not None else None
     whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, weighing)
 
-    numbers: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        counts = numbers.setdefault(name, [0, 0, 0, 0])
-        for at, result in ((0, generated), (2, reconstructed)):
-            if result is not None:
-                counts[at] += int(result.could[:, place].sum())
-                counts[at + 1] += int(result.lost[:, place].sum())
-    classes = [LostClass(name, *counts) for name, counts in numbers.items()]
+    none = np.zeros((1, len(names)), bool)
+    control_flags = (none, none) if reconstructed is None else (reconstructed.could, reconstructed.lost)
+    flags = generated.could, generated.lost, *control_flags
+    by_name = {name: [place for place, one in enumerate(names) if one == name] for name in names}
+    classes = [LostClass(name, *(int(one[:, places].sum()) for one in flags)) for name, places in by_name.items()]
     return LossEffect(
         sources=whole.sources,
         cases=whole.cases,

@@ -228,9 +228,8 @@ def part(
             [(side[source], sha) not in alike for source, sha in zip(images.source.tolist(), images.shas, strict=True)],
             bool,
         )
-    values = {"together": together, "sources": len(shas), "compared": twins is not None, "large": LARGE_GROUP}
-    values |= {"without": without, "lacking": lacking, "alike": len(alike)}
-    notes = TEXTS.paragraphs("retraining-groups.txt", **values)
+    values = {"together": together, "sources": len(shas), "without": without, "lacking": lacking, "alike": len(alike)}
+    notes = TEXTS.paragraphs("retraining-groups.txt", compared=twins is not None, large=LARGE_GROUP, **values)
     parted = DataSplit(side, usable, "", np.zeros(len(cases.generated), bool), (), (), twins is not None)
     parted = replace(parted, notes=(*notes, *_notes_on_labels(cases, parted)))
     return _with_unseen(parted, cases, question.unseen)
