@@ -128,8 +128,8 @@ def _counts(sources: Numbers, answers: Answers, weight: Floats | None = None) ->
     """Return the number of answers on each source, and the number of wrong ones, both by `weight`."""
     place = np.searchsorted(sources, answers.source)
     each = np.ones(len(place)) if weight is None else weight
-    all_answers, wrong = (np.bincount(place, one, len(sources)) for one in (each, each * (answers.right == WRONG)))
-    return all_answers, wrong
+    of_all, wrong = (np.bincount(place, one, len(sources)) for one in (each, each * (answers.right == WRONG)))
+    return of_all.astype(np.float64), wrong.astype(np.float64)
 
 
 def _flips(both: Numbers, first: Answers, cases: Answers) -> results.Flips:
@@ -188,7 +188,7 @@ def calibration(answers: Answers, bins: int = BINS) -> results.Calibration:
     """Return the expected calibration error with bins of equal width (Naeini et al. 2015), and the bins' contents."""
     place = np.minimum((answers.confidence * bins).astype(int), bins - 1)
     images = np.bincount(place, minlength=bins)
-    sure, right = (np.bincount(place, one, bins) for one in (answers.confidence, answers.right == RIGHT))
+    sure, right = (np.bincount(place, one, bins).astype(float) for one in (answers.confidence, answers.right == RIGHT))
     error = float(np.abs(sure - right).sum() / len(answers)) if len(answers) else None
 
     def mean(sums: Floats) -> tuple[float | None, ...]:
