@@ -232,8 +232,8 @@ class Retrainings:
         return {"source": "file" if folder is None else "transformers", "file": str(file)}
 
     def disk(self) -> int:
-        """Return the bytes that all trainings of the workspace take."""
-        return weight_files.disk_of(self._workspace)
+        """Return the bytes that all trainings of the workspace take, with the masks made for them."""
+        return weight_files.disk_of(self._workspace.trainings)
 
     def retrain(self, question: RetrainingQuestion, on_step: OnStep) -> RetrainingResult:
         """Train all arms with all seeds, measure them, and store the result. Raises UserError if it is not possible."""

@@ -106,11 +106,6 @@ def weights_file(workspace: Workspace, found: RetrainingResult, arm: str) -> tup
     return f"{stem}.safetensors", weights.file
 
 
-def disk_of(workspace: Workspace) -> int:
-    """Return the bytes that all trainings take, with the masks made for them."""
-    return _bytes(workspace.trainings)
-
-
 def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
     """Return all trainings of a workspace, the last used first."""
     uses, latest = _uses(workspace)
@@ -185,7 +180,7 @@ def _kept_training(folder: Path, use: tuple[Marked, str] | None, latest: Mapping
         *(folder.name, shown.model, shown.title, shown.split, shown.arm, shown.seed),
         done=state is not None and state.done,
         used=used,
-        size=_bytes(folder),
+        size=disk_of(folder),
         retraining=created,
         latest=is_latest,
         why_kept=why_kept,
@@ -206,7 +201,7 @@ def _used(folder: Path) -> str:
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="microseconds")
 
 
-def _bytes(folder: Path) -> int:
+def disk_of(folder: Path) -> int:
     """Return the bytes of all files in a folder and below. Files removed while it counts are skipped."""
     total = 0
     for place, _, names in os.walk(folder):
