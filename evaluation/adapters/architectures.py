@@ -245,12 +245,8 @@ def _prepared(
             f"{called} says that {library} prepares its images, as during training: leave {typed[0]} out.",
             field=typed[0],
         )
-    if known and library == "torchvision":
-        from torchvision import models
-
-        return _of_torchvision(models.get_model_weights(plain).DEFAULT)
     if known:
-        return _of_timm(net)
+        return _of_timm(net) if library == "timm" else _of_torchvision(_torchvision_weights(plain))
     side = _only_side(net) or (224 if kind == "classification" else 512)
     size = shared.size_given(settings.size or header.get("size", "")) or (side, side)
     mean = shared.numbers_given(settings.mean, header, "mean") or shared.IMAGENET_MEAN

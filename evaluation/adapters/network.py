@@ -172,10 +172,8 @@ def size_given(text: str) -> tuple[int, int] | None:
 
 def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[float, ...]:
     """Return the numbers that a person typed, or else the numbers in the header of a file. Empty if neither has any."""
-    if typed:
-        return tuple(float(number) for number in typed.split(","))
     try:
-        return tuple(float(number) for number in listed(header, name))
+        return tuple(float(number) for number in (typed.split(",") if typed else listed(header, name)))
     except (ValueError, TypeError):
         return ()
 
