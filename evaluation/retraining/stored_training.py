@@ -93,17 +93,6 @@ def weights_in(folder: Path) -> Path | None:
     return file if state is not None and state.done and file.is_file() else None
 
 
-def require_whole(file: Path) -> None:
-    """Raise UserError for a file of weights that is gone or damaged."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, "np"):
-            pass
-    except (OSError, SafetensorError) as error:
-        raise UserError("The weights of this training are gone or damaged: train it again.") from error
-
-
 def is_trained(folder: Path) -> bool:
     """Return True while a process runs this training."""
     try:

@@ -98,12 +98,18 @@ def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeig
 
 def weights_file(workspace: Workspace, found: RetrainingResult, arm: str) -> tuple[str, Path]:
     """Return a name for the weights of an arm, and their file. Raises UserError if they are gone or damaged."""
-    weights = next((one for one in best_weights(workspace, found) if one.arm == arm), None)
-    if weights is None:
+    from safetensors import SafetensorError, safe_open
+
+    file = next((one.file for one in best_weights(workspace, found) if one.arm == arm), None)
+    if file is None:
         raise UserError("The weights of this arm are not there any more: train it again.")
-    stored.require_whole(weights.file)
+    try:
+        with safe_open(file, "np"):
+            pass
+    except (OSError, SafetensorError) as error:
+        raise UserError("The weights of this training are gone or damaged: train it again.") from error
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{Path(found.model).stem} {arm}").strip("-").lower()[:80]
-    return f"{stem}.safetensors", weights.file
+    return f"{stem}.safetensors", file
 
 
 def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
