@@ -253,14 +253,9 @@ def right_pixels(pixels: Pixels) -> Floats:
 def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
     """Return the IoU of each class, (images, classes); NaN if a mask lacks it. `classes` has each class's groups."""
     here, predicted, hit = (np.zeros((len(pixels), len(classes))) for _ in range(3))
-    single = [place for place, own in enumerate(classes) if len(own) == 1]
-    groups = [classes[place][0] for place in single]
-    here[:, single], predicted[:, single] = pixels.true[:, groups], pixels.said[:, groups]
-    hit[:, single] = pixels.right[:, groups]
     for place, own in enumerate(classes):
-        if len(own) > 1:
-            here[:, place], predicted[:, place] = (one[:, list(own)].sum(axis=1) for one in (pixels.true, pixels.said))
-            hit[:, place] = sum(pixels.counts[:, one, other] for one in own for other in own)
+        here[:, place], predicted[:, place] = (one[:, list(own)].sum(axis=1) for one in (pixels.true, pixels.said))
+        hit[:, place] = sum(pixels.counts[:, one, other] for one in own for other in own)
     return np.divide(hit, here + predicted - hit, out=np.full(here.shape, np.nan), where=here > 0)
 
 
