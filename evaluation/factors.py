@@ -94,8 +94,9 @@ def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
     plain, found = images.by_factor(), list[tuple[str, str, _Fit, Figure]]()
     for seen, name in enumerate(plain.factors):
         known = np.isfinite(looks[:, seen])
+        with_name = _main_effects(plain.where(known), looks[known, seen])
         none = Figure(None, why="it is asked for in none of these images")
-        own = _main_effects(plain.where(known), looks[known, seen]).get(name, _Fit(none, np.nan, np.nan)).figure
+        own = with_name[name].figure if name in with_name else none
         # What the asked change itself does to the look must not count, so only images without it are compared.
         known &= plain.levels[:, seen] == 0
         fits = _main_effects(plain.where(known), looks[known, seen])
