@@ -67,8 +67,8 @@ class OnnxAdapter(LocalAdapter):
         shared.require_classes(file.name, self.kind, classes)
         assumed = Assumptions(shared.squeezed_words(size), values)
         shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {settings.layout}", assumed)
-        told = (GIVEN if named else "the file"), classes, *output.remarks
-        shown = shared.with_assumptions(shown, *told, output=output.numbers)
+        origin = GIVEN if named else "the file"
+        shown = shared.with_assumptions(shown, origin, classes, *output.remarks, output=output.numbers)
         self.identity = ModelIdentity("ONNX", weights, self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
         self.at_once = images_at_once(self.kind, gpu)
