@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,19 @@ Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
 class Columns:
-    """Base of a dataclass of columns that all have one length."""
+    """Base of a dataclass of columns (arrays) that all have one length. Its other fields belong to all rows."""
 
     def __len__(self) -> int:
         return len(next(iter(vars(self).values())))
+
+    def where(self, selected: Flags) -> Self:
+        """Return the rows that a mask selects."""
+        if selected.all():
+            return self
+        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        return replace(self, **{name: one[selected] for name, one in columns.items() if isinstance(one, np.ndarray)})
 
 
 @dataclass(frozen=True)

@@ -255,11 +255,8 @@ def needed_sources(sources: int, distance: float, reach: float) -> int | None:
 
 def adjusted(p_values: Floats) -> Floats:
     """Return p-values adjusted for several tests (Holm 1979, Scandinavian Journal of Statistics 6). NaN stays NaN."""
-    adjusted_values, is_test = np.full(len(p_values), np.nan), np.isfinite(p_values)
-    known = p_values[is_test]
-    order = np.argsort(known)
-    steps = np.maximum.accumulate(known[order] * np.arange(len(known), 0, -1))
-    back = np.empty(len(known))
-    back[order] = np.minimum(steps, 1.0)
-    adjusted_values[is_test] = back
+    order, tests = np.argsort(p_values), np.isfinite(p_values).sum()  # NaN comes last
+    steps = np.maximum.accumulate(p_values[order] * (tests - np.arange(len(order))))
+    adjusted_values = np.empty(len(order))
+    adjusted_values[order] = np.minimum(steps, 1.0)
     return adjusted_values

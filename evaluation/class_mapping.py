@@ -119,8 +119,7 @@ class ClassMap:
     @property
     def left_over(self) -> tuple[int, ...]:
         """The classes of the model without a label, ascending."""
-        taken = {number for one in self.labels for number in one.classes}
-        return tuple(number for number in range(len(self.classes)) if number not in taken)
+        return tuple(np.flatnonzero(~self.members.any(axis=0)).tolist())
 
     @cached_property
     def members(self) -> Flags:
@@ -143,15 +142,11 @@ class ClassMap:
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Groups of mapped labels, by number. Labels that share a class form a group: a pixel has only one class."""
-        groups: list[tuple[set[int], set[int]]] = []
-        for number, one in enumerate(self.labels):
-            if one.classes:
-                labels, classes = {number}, set(one.classes)
-                for overlapping in [group for group in groups if group[1] & classes]:
-                    groups.remove(overlapping)
-                    labels, classes = labels | overlapping[0], classes | overlapping[1]
-                groups.append((labels, classes))
-        return tuple(sorted(tuple(sorted(labels)) for labels, _ in groups))
+        from scipy.sparse.csgraph import connected_components
+
+        mapped, classes = np.flatnonzero(self.members.any(axis=1)), self.members.astype(np.float32)
+        count, group = connected_components(classes[mapped] @ classes[mapped].T, directed=False)
+        return tuple(tuple(mapped[group == number].tolist()) for number in range(count))
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -333,15 +328,14 @@ class _Model:
         self.classes = tuple(classes)
         self.known_as, self._rows = tables.recognised(classes)
         self._of_sets = tables.meanings_in_sets(classes)
-        whole, of_table, parts, singulars = (dict[str, set[int]]() for _ in range(4))
-        self._by_id, self._same = dict[str, set[int]](), dict[str, set[int]]()
+        whole, of_table, parts, self._singulars, self._by_id, self._same = (dict[str, set[int]]() for _ in range(6))
         for number, (name, row) in enumerate(zip(classes, self._rows, strict=True)):
             names_of_class = {*name.split(","), *name.split(";"), *(row.names if row else ())}
             for place, names in (
                 (whole, {name}),
                 (of_table, {row.name, ", ".join(row.names)} if row else set()),
                 (parts, names_of_class),
-                (singulars, {singular(plain(part)) for part in names_of_class}),
+                (self._singulars, {singular(plain(part)) for part in names_of_class}),
                 (self._same, {tables.one_name_of(part) for part in names_of_class}),
             ):
                 for one in names:
@@ -353,7 +347,6 @@ class _Model:
             ("name", of_table),
             ("one of its names", parts),
         )
-        self._singulars = singulars
 
     def find(self, label: str, stated: SetMeaning | None = None) -> MappedLabel:
         """Find the classes of a label by all rules except a user's file. `stated` is its meaning in the data set."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from core import evaluation_results as results
 from core.evaluation_results import FEWEST_CASES, Weighing
-from core.figures import Columns, Figure, Flags, Floats, Numbers, ratio
+from core.figures import Columns, Figure, Floats, Numbers, ratio
 from evaluation import by_source
 from evaluation.by_source import MeansOfSources
 from evaluation.report import TEMPLATES
@@ -41,11 +41,6 @@ class Answers(Columns):
     """The probability of the predicted class, 0 to 1."""
     way: Numbers | None = None
     """Number of each image's control set, -1 for none. Only controls of the same set count. None for a single set."""
-
-    def where(self, selected: Flags) -> Answers:
-        """Return the answers that a mask selects."""
-        way = None if self.way is None else self.way[selected]
-        return Answers(self.source[selected], self.right[selected], self.said[selected], self.confidence[selected], way)
 
     @property
     def known(self) -> Answers:
@@ -95,7 +90,7 @@ def effectiveness(
 
     def of_control(column: int, less: int | None = None, images: int = n_beside) -> Figure:
         if not has_control.any():
-            return Figure(None, why=no_control_words(None if reconstructed is None else len(reconstructed)))
+            return Figure(None, why=no_control_words(reconstructed))
         return controlled.figure(lambda of: of[..., column] - (0.0 if less is None else of[..., less]), images)
 
     return results.Effectiveness(
@@ -122,23 +117,19 @@ def effectiveness(
     )
 
 
-def no_control_words(read: int | None) -> str:
-    """Return why nothing is compared with reconstructions. `read` is the number of reconstructions that the model has
-    read, None if there are no reconstructions.
-    """
+def no_control_words(read: Columns | None) -> str:
+    """Return why nothing is compared with the reconstructions that a model has read; None if there are none."""
     if read is None:
         return "there are no reconstructions of these sources"
-    return "no reconstruction of these sources can be compared" if read else "no reconstruction is read yet"
+    return "no reconstruction of these sources can be compared" if len(read) else "no reconstruction is read yet"
 
 
 def _counts(sources: Numbers, answers: Answers, weight: Floats | None = None) -> tuple[Floats, Floats]:
+    """Return the number of answers on each source, and the number of wrong ones, both by `weight`."""
     place = np.searchsorted(sources, answers.source)
     each = np.ones(len(place)) if weight is None else weight
-    return _counted(place, each, len(sources)), _counted(place, each * (answers.right == WRONG), len(sources))
-
-
-def _counted(place: Numbers, weights: NDArray[np.generic], length: int) -> Floats:
-    return np.bincount(place, weights=weights, minlength=length).astype(np.float64)
+    of_all, wrong = (np.bincount(place, one, len(sources)) for one in (each, each * (answers.right == WRONG)))
+    return of_all.astype(np.float64), wrong.astype(np.float64)
 
 
 def _flips(both: Numbers, first: Answers, cases: Answers) -> results.Flips:
@@ -196,14 +187,14 @@ def _confusion(answers: Answers, label: Numbers, labels: Sequence[str]) -> resul
 def calibration(answers: Answers, bins: int = BINS) -> results.Calibration:
     """Return the expected calibration error with bins of equal width (Naeini et al. 2015), and the bins' contents."""
     place = np.minimum((answers.confidence * bins).astype(int), bins - 1)
-    images = _counted(place, np.ones(len(place)), bins)
-    sure, right = _counted(place, answers.confidence, bins), _counted(place, answers.right == RIGHT, bins)
+    images = np.bincount(place, minlength=bins)
+    sure, right = (np.bincount(place, one, bins).astype(float) for one in (answers.confidence, answers.right == RIGHT))
     error = float(np.abs(sure - right).sum() / len(answers)) if len(answers) else None
 
     def mean(sums: Floats) -> tuple[float | None, ...]:
         return tuple(float(one / of) if of else None for one, of in zip(sums, images, strict=True))
 
-    return results.Calibration(error, mean(sure), mean(right), tuple(int(one) for one in images))
+    return results.Calibration(error, mean(sure), mean(right), tuple(images.tolist()))
 
 
 def paired_difference(

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from core.evaluation_results import EffectAnswer, EffectRow, FactorEffects, MixedRow, Weighing
-from core.figures import Figure, Flags, Floats, Numbers
+from core.figures import Columns, Figure, Flags, Floats, Numbers
 from evaluation.by_source import CONFIDENCE, MeansOfSources, adjusted, needed_sources, shares_of_sources
 
 FEWEST = 5
@@ -37,7 +37,7 @@ _ZERO = 1e-9
 
 
 @dataclass(frozen=True)
-class Levels:
+class Levels(Columns):
     """Images and the level of each factor in their captions."""
 
     source: Numbers
@@ -46,10 +46,6 @@ class Levels:
     factors: Sequence[str]
     names: Sequence[Sequence[str]]
     """The names of the changed levels of each factor."""
-
-    def of(self, rows: Flags) -> Levels:
-        """Return the images for which `rows` is True."""
-        return replace(self, source=self.source[rows], levels=self.levels[rows])
 
     def by_factor(self) -> Levels:
         """Return the same images with two levels for each factor, unchanged and changed."""
@@ -72,7 +68,7 @@ class _Fit(NamedTuple):
 def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> FactorEffects:
     """Return all main effects and two-way interactions on an outcome, (n,), that is 0 to 1 and NaN where unknown."""
     known = np.isfinite(outcome)
-    where, images, outcome = np.flatnonzero(known), images.of(known), outcome[known]
+    where, images, outcome = np.flatnonzero(known), images.where(known), outcome[known]
     found, few = _effects(images)
     all_fits = _fitted(images.source, [one.column for one in found], outcome, weighing)
     fits = [(one, fit) for one, fit in zip(found, all_fits, strict=True) if one.parts]
@@ -98,21 +94,26 @@ def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
     plain, found = images.by_factor(), list[tuple[str, str, _Fit, Figure]]()
     for seen, name in enumerate(plain.factors):
         known = np.isfinite(looks[:, seen])
-        mains, _ = _effects(plain.of(known), pairs=False)
-        fits = _fitted(plain.source[known], [one.column for one in mains], looks[known, seen], "source")
+        with_name = _main_effects(plain.where(known), looks[known, seen])
         none = Figure(None, why="it is asked for in none of these images")
-        own = next((fit.figure for one, fit in zip(mains, fits, strict=True) if one.parts[0][0] == name), none)
+        own = with_name[name].figure if name in with_name else none
         # What the asked change itself does to the look must not count, so only images without it are compared.
         known &= plain.levels[:, seen] == 0
-        mains, _ = _effects(plain.of(known), pairs=False)
-        fits = _fitted(plain.source[known], [one.column for one in mains], looks[known, seen], "source")
-        found += [(one.parts[0][0], name, fit, own) for one, fit in zip(mains, fits, strict=True)]
+        fits = _main_effects(plain.where(known), looks[known, seen])
+        found += [(asked, name, fit, own) for asked, fit in fits.items()]
     p_adjusted = adjusted(np.array([fit.p_value for _, _, fit, _ in found]))
     rows = [
         MixedRow(asked, seen, fit.figure, own, None if np.isnan(p) else p)
         for (asked, seen, fit, own), p in zip(found, p_adjusted.tolist(), strict=True)
     ]
     return tuple(sorted(rows, key=lambda row: (not row.mixes, -(row.effect.value or 0.0), row.asked, row.seen)))
+
+
+def _main_effects(images: Levels, outcome: Floats) -> dict[str, _Fit]:
+    """Return the effect of each factor with two levels on an outcome, by factor."""
+    found, _ = _effects(images, pairs=False)
+    fits = _fitted(images.source, [one.column for one in found], outcome, "source")
+    return {one.parts[0][0]: fit for one, fit in zip(found, fits, strict=True)}
 
 
 def _effects(images: Levels, pairs: bool = True) -> tuple[list[_Effect], int]:

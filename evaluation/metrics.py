@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from core.figures import Flags
-from core.masks import LARGE_PIECE, MASK_KEPT, UNLABELLED, numbers_of
+from core.masks import LARGE_PIECE, MASK_KEPT, UNLABELLED, NamedMask, numbers_of
 from core.predictions import DROPPED, ClassFigures
 from core.thresholds import Band
 from core.types import Check, Task
@@ -52,35 +52,22 @@ def share(numbers: Image.Image, of: Sequence[int]) -> float:
     return float(np.isin(np.asarray(numbers), of).mean())
 
 
-def against_mask(
+def class_figures(
     source: Image.Image,
     generated: Image.Image,
     classes: Sequence[str],
-    mask: Image.Image,
-    mask_classes: Mapping[int, str],
     protected: Sequence[str],
+    mask: NamedMask | None = None,
 ) -> tuple[ClassFigures, ...]:
-    """Return the IoU of mask and predictions on both images for each protected class that mask and model have."""
-    figures = []
-    for name in protected:
-        true, seen = numbers_of(name, mask_classes), numbers_of(name, classes)
-        if true and seen and share(mask, true) > 0:
-            before, after = (iou(mask, image, true, seen, UNLABELLED) for image in (source, generated))
-            figures.append(ClassFigures(name, before, after))
-    return tuple(figures)
-
-
-def without_mask(
-    source: Image.Image, generated: Image.Image, classes: Sequence[str], protected: Sequence[str]
-) -> tuple[ClassFigures, ...]:
-    """Return the figures of each protected class without a mask: 1 for the source, and the IoU of both predicted class
-    maps for the generated image, since no edit may move a protected class.
+    """Return the IoU of mask and predictions on both images for each protected class that mask and model have. Without
+    a mask, the class map of the source takes its place, since no edit may move a protected class.
     """
-    figures = []
+    true_map, figures = mask or NamedMask(source, dict(enumerate(classes))), []
     for name in protected:
-        seen = numbers_of(name, classes)
-        if seen and share(source, seen) > 0:
-            figures.append(ClassFigures(name, 1.0, iou(source, generated, seen, seen)))
+        true, seen = numbers_of(name, true_map.classes), numbers_of(name, classes)
+        if true and seen and share(true_map.image, true) > 0:
+            before, after = (iou(true_map.image, image, true, seen, UNLABELLED) for image in (source, generated))
+            figures.append(ClassFigures(name, before, after))
     return tuple(figures)
 
 

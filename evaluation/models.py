@@ -143,6 +143,5 @@ class ModelUnderTest:
             top = tuple(Guess(classes[place], float(row[place])) for place in likeliest)
             found.append(Prediction("classification", self.name, top))
         for numbers in answers.maps:
-            class_map = encode_map(numbers)
-            found.append(Prediction("segmentation", self.name, classes=classes, class_map=class_map))
+            found.append(Prediction("segmentation", self.name, classes=classes, class_map=encode_map(numbers)))
         return PredictedBatch(tuple(found), answers.probabilities, answers.doubts)

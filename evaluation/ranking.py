@@ -5,8 +5,8 @@ among the first few images. Pure.
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 
@@ -40,22 +40,16 @@ def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> Num
     `wrong` and `valid` are the chances, 0 to 1, that the model is wrong on it and that people find it valid. Images of
     one `cell`, such as a class, an alternative and a predicted class, are likely to show the same fault.
     """
-    chance = np.clip(wrong * valid, 0.0, 1.0)
-    cells: dict[Hashable, list[int]] = {}
-    for place in np.argsort(-chance, kind="stable"):
-        cells.setdefault(cell[place], []).append(int(place))
-    heap = [(-float(chance[own[0]]), number, 0, 1.0) for number, own in enumerate(cells.values())]
-    members = list(cells.values())
-    heapq.heapify(heap)
-    order: list[int] = []
-    while heap:
-        _, number, at, unseen = heapq.heappop(heap)
-        places = members[number]
-        order.append(places[at])
-        unseen *= 1.0 - float(chance[places[at]])
-        if at + 1 < len(places):
-            heapq.heappush(heap, (-unseen * float(chance[places[at + 1]]), number, at + 1, unseen))
-    return np.array(order, dtype=np.int64)
+    chance = np.clip(wrong * valid, 0.0, 1.0).tolist()
+    unseen: dict[Hashable, float] = {}
+    numbers: dict[Hashable, int] = {}
+    news = list[tuple[float, int, int]]()
+    # Within a cell, an image after another one never has a larger chance to show something new.
+    for place in by_score(np.array(chance)).tolist():
+        before = unseen.get(cell[place], 1.0)
+        news.append((-before * chance[place], numbers.setdefault(cell[place], len(numbers)), place))
+        unseen[cell[place]] = before * (1.0 - chance[place])
+    return np.array([place for *_, place in sorted(news, key=lambda new: new[:2])], dtype=np.int64)
 
 
 def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]]) -> Floats:
@@ -64,17 +58,16 @@ def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Seq
     such as (edit type, alternative, class). Each level's estimate weighs as `PRIOR` images in the next one (an
     empirical Bayes estimate level by level).
     """
-    levels: dict[tuple[str, ...], tuple[int, int]] = {}
+    number_wrong, number = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for feature, (wrong, of) in known.items():
         for length in range(len(feature) + 1):
-            before = levels.get(feature[:length], (0, 0))
-            levels[feature[:length]] = (before[0] + wrong, before[1] + of)
+            number_wrong[feature[:length]] += wrong
+            number[feature[:length]] += of
 
     @cache
     def estimate(feature: tuple[str, ...]) -> float:
-        wrong, of = levels.get(feature, (0, 0))
         general = estimate(feature[:-1]) if feature else 0.5
-        return (wrong + PRIOR * general) / (of + PRIOR)
+        return (number_wrong[feature] + PRIOR * general) / (number[feature] + PRIOR)
 
     return np.array([estimate(feature) for feature in features], dtype=np.float64)
 
@@ -92,18 +85,10 @@ def combined(one: Floats, other: Floats, share: float) -> Floats:
 
 def judge(name: str, order: Numbers, fault: Sequence[Hashable | None], budgets: Sequence[float] = BUDGETS) -> Order:
     """Judge an order of all images. `fault` is the valid fault that each image shows, or None."""
-    seen: dict[Hashable, int] = {}
-    for rank, place in enumerate(order, 1):
-        cell = fault[place]
-        if cell is not None:
-            seen.setdefault(cell, rank)
-    n, k = len(order), len(seen)
-    apfd = None
-    if k:
-        best = _apfd(range(1, k + 1), n)
-        apfd = _apfd(list(seen.values()), n) / best
+    first = {fault[place]: rank for rank, place in reversed([*enumerate(order, 1)]) if fault[place] is not None}
+    ranks, n, k = tuple(sorted(first.values())), len(order), len(first)
+    apfd = _apfd(ranks, n) / _apfd(range(1, k + 1), n) if k else None
     images = {budget: max(1, round(budget * n)) if n else 0 for budget in budgets}
-    ranks = tuple(sorted(seen.values()))
     faults = {budget: bisect_right(ranks, number) for budget, number in images.items()}
     return Order(name, apfd, faults, k, images, ranks)
 

@@ -67,10 +67,7 @@ def sample_sizes(images: Sequence[int], judged: int, wrong: Sequence[bool] | Non
     for place in sorted(range(len(images)), key=lambda one: (not important[one], -images[one])):
         sizes[place] = min(images[place], FEWEST_OF_STRATUM, left)
         left -= sizes[place]
-    while left > 0:
-        open_ones = [place for place, number in enumerate(images) if sizes[place] < number]
-        if not open_ones:
-            break
+    while left > 0 and (open_ones := [place for place, number in enumerate(images) if sizes[place] < number]):
         total = sum(images[place] for place in open_ones)
         wished = {place: left * images[place] / total for place in open_ones}
         for place in sorted(open_ones, key=lambda one: -wished[one]):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.figures import Flags, Floats, Numbers
+from core.figures import Columns, Flags, Floats, Numbers
 
 FALSE = 0.05
 """Maximum expected share of cells told by mistake among all told cells."""
@@ -47,8 +47,8 @@ RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
 
 
 @dataclass(frozen=True)
-class Cells:
-    """The cells of a search, column by column; all columns have one length."""
+class Cells(Columns):
+    """The cells of a search, column by column."""
 
     label: Numbers
     """The number of each cell's label, from 0."""
@@ -56,9 +56,6 @@ class Cells:
     """The number of each cell's alternative, from 0. Equal alternatives of two edit types have two numbers."""
     edit_type: Numbers
     """The number of each cell's edit type, from 0."""
-
-    def __len__(self) -> int:
-        return len(self.label)
 
 
 @dataclass(frozen=True)
@@ -164,10 +161,7 @@ def told(images: Numbers, faults: Numbers, weak: float = WEAK) -> Flags:
     evidence = log_evidence(images, faults, weak)
     order = np.sort(evidence)[::-1]
     enough = order >= np.log(len(order) / (FALSE * np.arange(1, len(order) + 1)))
-    if not enough.any():
-        return np.zeros(len(evidence), bool)
-    found: Flags = evidence >= order[np.flatnonzero(enough)[-1]]
-    return found
+    return np.asarray(evidence >= order[enough].min(initial=np.inf))
 
 
 def anytime_interval(images: int, faults: int, level: float = FALSE) -> tuple[float, float]:

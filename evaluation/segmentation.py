@@ -53,12 +53,6 @@ class Pixels(Columns):
         """The right pixels of each class, (images, classes)."""
         return np.diagonal(self.counts, axis1=-2, axis2=-1)
 
-    def where(self, selected: Flags) -> Pixels:
-        """Return the images selected by a mask."""
-        if selected.all():
-            return self
-        return Pixels(self.source[selected], self.counts[selected], None if self.way is None else self.way[selected])
-
 
 @dataclass(frozen=True)
 class Losses:
@@ -168,7 +162,7 @@ def segmentation_effect(
 
     def figure(name: str, less: str = "") -> Figure:
         if "control" not in sets and (name == "control" or name.endswith(" beside")):
-            return Figure(None, why=no_control_words(None if reconstructed is None else len(reconstructed)))
+            return Figure(None, why=no_control_words(reconstructed))
         name = name if name in sets else name.removesuffix(" beside")
         source, _ = sets[name]
 
@@ -259,14 +253,9 @@ def right_pixels(pixels: Pixels) -> Floats:
 def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
     """Return the IoU of each class, (images, classes); NaN if a mask lacks it. `classes` has each class's groups."""
     here, predicted, hit = (np.zeros((len(pixels), len(classes))) for _ in range(3))
-    single = [place for place, own in enumerate(classes) if len(own) == 1]
-    groups = [classes[place][0] for place in single]
-    here[:, single], predicted[:, single] = pixels.true[:, groups], pixels.said[:, groups]
-    hit[:, single] = pixels.right[:, groups]
     for place, own in enumerate(classes):
-        if len(own) > 1:
-            here[:, place], predicted[:, place] = (one[:, list(own)].sum(axis=1) for one in (pixels.true, pixels.said))
-            hit[:, place] = sum(pixels.counts[:, one, other] for one in own for other in own)
+        here[:, place], predicted[:, place] = (one[:, list(own)].sum(axis=1) for one in (pixels.true, pixels.said))
+        hit[:, place] = sum(pixels.counts[:, one, other] for one in own for other in own)
     return np.divide(hit, here + predicted - hit, out=np.full(here.shape, np.nan), where=here > 0)
 
 
@@ -318,14 +307,11 @@ def loss_effect(
     control = reconstructed.answers if reconstructed is not None else None
     whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, weighing)
 
-    numbers: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        counts = numbers.setdefault(name, [0, 0, 0, 0])
-        for at, result in ((0, generated), (2, reconstructed)):
-            if result is not None:
-                counts[at] += int(result.could[:, place].sum())
-                counts[at + 1] += int(result.lost[:, place].sum())
-    classes = [LostClass(name, *counts) for name, counts in numbers.items()]
+    none = np.zeros((1, len(names)), bool)
+    control_flags = (none, none) if reconstructed is None else (reconstructed.could, reconstructed.lost)
+    flags = generated.could, generated.lost, *control_flags
+    by_name = {name: [place for place, one in enumerate(names) if one == name] for name in names}
+    classes = [LostClass(name, *(int(one[:, places].sum()) for one in flags)) for name, places in by_name.items()]
     return LossEffect(
         sources=whole.sources,
         cases=whole.cases,

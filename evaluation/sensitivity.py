@@ -76,15 +76,13 @@ def sensitivity(
     newly = np.bincount(place, weights=changes.newly_wrong[case]) / count
     wrong = np.bincount(cell // sources, weights=weights * newly) / np.bincount(cell // sources, weights=weights)
     p_values[n < FEWEST_CASES] = np.nan
-    rows = list[SensitivityRow]()
-    few_cases = n < FEWEST_CASES
-    for at, figure, few, *tests in zip(present.tolist(), figures, few_cases, p_values, adjusted(p_values), strict=True):
-        share = None if few else float(wrong[len(rows)])
+    rows, columns = list[SensitivityRow](), (present, wrong, wrong_cases, p_values, adjusted(p_values))
+    for figure, at, share, number, *tests in zip(figures, *(column.tolist() for column in columns), strict=True):
+        few, of = figure.n < FEWEST_CASES, (names[at], figure.n, figure.sources)
         if few:
             figure = Figure(None, n=figure.n, sources=figure.sources, why=f"fewer than {FEWEST_CASES} test cases")
-        p_value, p_adjusted = (None if np.isnan(p) else float(p) for p in tests)
-        number = int(wrong_cases[len(rows)])
-        rows.append(SensitivityRow(names[at], figure.n, figure.sources, figure, share, number, p_value, p_adjusted))
+        p_value, p_adjusted = (None if np.isnan(p) else p for p in tests)
+        rows.append(SensitivityRow(*of, figure, None if few else share, number, p_value, p_adjusted))
     return tuple(sorted(rows, key=_place))
 
 

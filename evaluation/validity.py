@@ -465,7 +465,12 @@ class _Draws:
 
 
 def contradiction_of(judged: Judged) -> str:
-    """Return why two studies cannot both be true, in a sentence; "" if they can, or if there is only one study."""
+    """Return why two studies cannot both be true, in a sentence; "" if they can, or if there is only one study.
+
+    If a model is wrong on a share e of all images, and at most a share v of those is valid, at most 1 - e x (1 - v) of
+    all images are valid. The studies contradict if as many judged images as were found valid, or more, then have a
+    probability below `LIKELY`.
+    """
     from scipy import stats
 
     if judged.study is None or len(judged.studies) < 2:
@@ -477,31 +482,15 @@ def contradiction_of(judged: Judged) -> str:
             continue
         # The largest likely share of valid images, not the measured one: a small study contradicts nothing.
         good, n = int(judged.valid[other].sum()), int(other.sum())
-        most = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
-        error = float(judged.wrong[own].mean())
-        sentence = contradiction(error, most, int(judged.valid[own].sum()), int(own.sum()))
-        if sentence:
+        valid_of_wrong = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
+        error, valid, of_all = float(judged.wrong[own].mean()), int(judged.valid[own].sum()), int(own.sum())
+        most = 1 - error * (1 - valid_of_wrong)
+        if stats.binom.sf(valid - 1, of_all, most) < LIKELY:
             return (
                 f"the studies “{judged.studies[judged_wrong]}”, with {good:,} of {n:,} wrong images valid, and "
-                f"“{judged.studies[judged_all]}” contradict each other. {sentence}"
+                f"“{judged.studies[judged_all]}” contradict each other. These figures cannot both be true: if the "
+                f"model is wrong on {100 * error:.1f} % of the images, and at most {100 * valid_of_wrong:.1f} % of "
+                f"those are valid, at most {100 * most:.1f} % of all images are valid, but {valid:,} of {of_all:,} "
+                "were found to be. Were both samples asked the same question?"
             )
     return ""
-
-
-def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int) -> str:
-    """Return why two figures cannot both be true, in a sentence; "" if they can. If a model is wrong on a share `error`
-    of the images, and at most a share `valid_of_wrong` of those is valid, at most 1 - error x (1 - valid_of_wrong) of
-    all images are valid. The figures contradict if `valid` or more of `judged` images then have a probability below
-    `LIKELY`.
-    """
-    from scipy import stats
-
-    most = 1 - error * (1 - valid_of_wrong)
-    chance = float(stats.binom.sf(valid - 1, judged, most)) if judged else 1.0
-    if chance >= LIKELY:
-        return ""
-    return (
-        f"These figures cannot both be true: if the model is wrong on {100 * error:.1f} % of the images, and at most "
-        f"{100 * valid_of_wrong:.1f} % of those are valid, at most {100 * most:.1f} % of all images are valid, but "
-        f"{valid:,} of {judged:,} were found to be. Were both samples asked the same question?"
-    )

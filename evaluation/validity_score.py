@@ -22,23 +22,18 @@ FEWEST_SOURCES = 10
 
 def learn(names: Sequence[str], checks: Floats, valid: Flags, task: TaskKind | None = None) -> ValidityScore:
     """Fit a score to votes; `checks` is (images, checks). Raises ValueError below `FEWEST` valid or invalid images."""
+    from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
 
     if min(int(valid.sum()), int((~valid).sum())) < FEWEST:
         raise ValueError(f"a score is learnt from at least {FEWEST} valid images and {FEWEST} that are not")
-    known = ~np.isnan(checks)
-    some = known.any(axis=0)
-    middle = np.zeros(checks.shape[1])
-    middle[some] = np.nanmedian(checks[:, some], axis=0)
-    filled = np.where(known, checks, middle)
-    spread = filled.std(axis=0)
-    mean, spread = filled.mean(axis=0), np.where(spread > 0, spread, 1.0)
-    columns = np.concatenate([(filled - mean) / spread, ~known], axis=1)
+    filler, scaler = SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
+    columns = np.concatenate([scaler.fit_transform(filler.fit_transform(checks)), np.isnan(checks)], axis=1)
     fitted = LogisticRegression(max_iter=1000).fit(columns, valid)
-    numbers = [tuple(float(each) for each in one) for one in (middle, mean, spread, fitted.coef_[0])]
-    return ValidityScore(
-        tuple(names), numbers[0], numbers[1], numbers[2], numbers[3], float(fitted.intercept_[0]), task
-    )
+    learnt = (filler.statistics_, scaler.mean_, scaler.scale_, fitted.coef_[0])
+    middle, mean, spread, weights = (tuple(one.tolist()) for one in learnt)
+    return ValidityScore(tuple(names), middle, mean, spread, weights, float(fitted.intercept_[0]), task)
 
 
 def cross_fitted(names: Sequence[str], checks: Floats, valid: Flags, source: Numbers) -> Floats:

@@ -8,7 +8,6 @@ import json
 import math
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from core.errors import UserError
-from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
+from core.model_identity import Assumptions, ModelIdentity, Preprocessing
 from core.model_sections import ROOT, WebFile, Weights
 from core.settings import UnderTestSettings
 from core.types import TaskKind
@@ -44,7 +43,6 @@ def find_network(settings: UnderTestSettings) -> Network:
         return _from_file(settings)
     if settings.source == "transformers":
         return from_transformers(settings)
-    _require_name(settings)
     return _from_torchvision(settings) if settings.source == "torchvision" else _from_timm(settings)
 
 
@@ -70,11 +68,8 @@ def _from_torchvision(settings: UnderTestSettings) -> Network:
         raise shared.not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
     classes, origin = shared.named_classes(name, settings, weights.meta["categories"], "torchvision")
-    return Network(
-        net,
-        ModelIdentity(name, str(weights), torchvision_names()[name], _told(shown, origin, classes), classes),
-        prepare,
-    )
+    shown = shared.with_assumptions(shown, origin, classes)
+    return Network(net, ModelIdentity(name, str(weights), torchvision_names()[name], shown, classes), prepare)
 
 
 def _from_timm(settings: UnderTestSettings) -> Network:
@@ -96,13 +91,8 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     label_origin = "ImageNet as timm has it" if known else "their numbers, since timm does not say them"
     classes, origin = shared.named_classes(name, settings, [label.split(",")[0] for label in labels], label_origin)
     shared.require_classes(name, "classification", classes)
-    identity = ModelIdentity(name, weights, "classification", _told(shown, origin, classes), classes)
-    return Network(net, identity, prepare)
-
-
-def _require_name(settings: UnderTestSettings) -> None:
-    if not settings.name:
-        raise UserError("Give the name of the model under test, such as resnet50.")
+    shown = shared.with_assumptions(shown, origin, classes)
+    return Network(net, ModelIdentity(name, weights, "classification", shown, classes), prepare)
 
 
 def _torchvision_weights(name: str) -> Any:
@@ -130,13 +120,6 @@ def _timm_weights(name: str) -> Any:
     if config is None or not config.has_weights:
         raise UserError(f"timm has no weights for {name}: name one of timm.list_pretrained().", field="model")
     return config
-
-
-def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
-    """Return the preprocessing with more assumptions: logits as output, the origin of the class names, and remarks."""
-    remarks = (*remarks, *(() if origin == GIVEN else shared.own_names_told(classes)))
-    assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
-    return replace(shown, assumed=assumed)
 
 
 def _of_torchvision(weights: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
@@ -175,17 +158,7 @@ def _of_timm(net: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
 
 
 def _from_file(settings: UnderTestSettings) -> Network:
-    if not settings.file:
-        raise UserError("Give the path of the checkpoint file of the model under test.")
-    file = shared.checkpoint_path(settings.file)
-    if not file.is_file():
-        raise UserError(
-            f"There is no file {settings.file}: give the path of a checkpoint on the machine of the studio."
-        )
-    try:
-        weights = files_hash([file])
-    except OSError as error:
-        raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
+    file, weights = shared.file_of(settings)
     state, header = _read(file)
     named = settings.name or header.get("architecture", "")
     if not named:
@@ -205,7 +178,7 @@ def _from_file(settings: UnderTestSettings) -> Network:
             "architecture that it was trained as, and its classes; for an architecture of your own, use an ONNX file."
         ) from error
     shown, prepare = _prepared(name, net, kind, header, settings, file.name)
-    shown = _told(shown, GIVEN if typed else "the file", classes, *remarks)
+    shown = shared.with_assumptions(shown, GIVEN if typed else "the file", classes, *remarks)
     return Network(net, ModelIdentity(name, weights, kind, shown, tuple(classes)), prepare)
 
 
@@ -272,12 +245,8 @@ def _prepared(
             f"{called} says that {library} prepares its images, as during training: leave {typed[0]} out.",
             field=typed[0],
         )
-    if known and library == "torchvision":
-        from torchvision import models
-
-        return _of_torchvision(models.get_model_weights(plain).DEFAULT)
     if known:
-        return _of_timm(net)
+        return _of_timm(net) if library == "timm" else _of_torchvision(_torchvision_weights(plain))
     side = _only_side(net) or (224 if kind == "classification" else 512)
     size = shared.size_given(settings.size or header.get("size", "")) or (side, side)
     mean = shared.numbers_given(settings.mean, header, "mean") or shared.IMAGENET_MEAN
@@ -395,7 +364,7 @@ def weights_of(settings: UnderTestSettings) -> Weights:
     if settings.source in ("file", "onnx") or (settings.source == "transformers" and settings.file):
         file = shared.checkpoint_path(settings.file)
         return Weights(path=str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file))
-    _require_name(settings)
+    shared.require_named(settings)
     if settings.source == "transformers":
         repository, _, revision = settings.name.partition("@")
         try:

@@ -57,7 +57,46 @@ class Adapter(Protocol):
         """
 
 
-class TorchAdapter:
+class LocalAdapter:
+    """Base of the adapters for models that run in this process."""
+
+    kind: TaskKind
+    identity: ModelIdentity
+
+    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
+        """Ask the model once for the images of each shape, since images are never padded. See `Adapter`."""
+        places: dict[tuple[int, ...], list[int]] = {}
+        for place, pixels in enumerate(prepared):
+            places.setdefault(tuple(pixels.shape), []).append(place)
+        answers: list[Any] = [None] * len(prepared)
+        is_classifier = self.kind == "classification"
+        for members in places.values():
+            logits = self._logits([prepared[place] for place in members])
+            self._check(logits, len(members))
+            rows = logits.softmax(1).cpu().numpy() if is_classifier else logits
+            for place, row in zip(members, rows, strict=True):
+                answers[place] = row if is_classifier else (class_map(row[None], sizes[place]), doubt(row))
+        if is_classifier:
+            return Output(np.stack(answers).astype(np.float32))
+        maps, doubts = zip(*answers, strict=True)
+        return Output(maps=maps, doubts=doubts)
+
+    def _logits(self, pixels: Sequence[Any]) -> Any:
+        """Return logits (images, classes) or (images, classes, h, w) of images of one shape, as a torch tensor."""
+        raise NotImplementedError
+
+    def _check(self, logits: Any, count: int) -> None:
+        shape, rank = tuple(logits.shape), 2 if self.kind == "classification" else 4
+        if len(shape) != rank or shape[:2] != (count, len(self.identity.classes)):
+            raise UserError(
+                f"The model under test answers {count} images with numbers of the shape {shape}, which do not fit its "
+                f"{len(self.identity.classes)} classes: correct the list of classes, or the model."
+            )
+        if not bool(logits.isfinite().all()):
+            raise UserError(NO_NUMBER)
+
+
+class TorchAdapter(LocalAdapter):
     """A network of torch, on the GPU where there is one, at full precision."""
 
     def __init__(self, network: Network) -> None:
@@ -75,20 +114,17 @@ class TorchAdapter:
         if prepared.size is not None:
             self._try(prepared.size)
 
-    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
-        return output_of(self.kind, self.identity.classes, prepared, sizes, self._asked)
-
     def _try(self, size: tuple[int, int]) -> None:
         """Run the network on a black picture of this size. Raises UserError if its output does not fit the classes."""
         try:
-            output = self._asked([self.prepare(Image.new("RGB", size))])
+            output = self._logits([self.prepare(Image.new("RGB", size))])
         except Exception as error:
             if not out_of_memory(error):  # reported later, with the images to predict
                 raise
         else:
-            _check(output, self.kind, self.identity.classes, 1)
+            self._check(output, 1)
 
-    def _asked(self, pixels: Sequence[Any]) -> Any:
+    def _logits(self, pixels: Sequence[Any]) -> Any:
         import torch
 
         try:
@@ -112,43 +148,6 @@ def images_at_once(kind: TaskKind, gpu: bool) -> int:
     if gpu:
         return 128 if kind == "classification" else 16
     return 32 if kind == "classification" else 4
-
-
-def output_of(
-    kind: TaskKind, classes: Sequence[str], prepared: Sequence[Any], sizes: Sequence[tuple[int, int]], ask: Any
-) -> Output:
-    """Return the answers to images, with one call of `ask` for each shape, since images are never padded. `ask` takes
-    images of one shape and returns logits (images, classes) or (images, classes, h, w) as a torch tensor.
-    """
-    places: dict[tuple[int, ...], list[int]] = {}
-    for place, pixels in enumerate(prepared):
-        places.setdefault(tuple(pixels.shape), []).append(place)
-    rows: dict[int, Any] = {}
-    doubts: dict[int, Doubt] = {}
-    for members in places.values():
-        logits = ask([prepared[place] for place in members])
-        _check(logits, kind, classes, len(members))
-        if kind == "classification":
-            rows.update(zip(members, logits.softmax(1).cpu().numpy(), strict=True))
-        else:
-            for number, place in enumerate(members):
-                rows[place] = class_map(logits[number : number + 1], sizes[place])
-                doubts[place] = doubt(logits[number])
-    answers = [rows[place] for place in range(len(prepared))]
-    if kind == "classification":
-        return Output(np.stack(answers).astype(np.float32))
-    return Output(maps=tuple(answers), doubts=tuple(doubts[place] for place in range(len(prepared))))
-
-
-def _check(logits: Any, kind: TaskKind, classes: Sequence[str], count: int) -> None:
-    shape, rank = tuple(logits.shape), 2 if kind == "classification" else 4
-    if len(shape) != rank or shape[:2] != (count, len(classes)):
-        raise UserError(
-            f"The model under test answers {count} images with numbers of the shape {shape}, which do not fit its "
-            f"{len(classes)} classes: correct the list of classes, or the model."
-        )
-    if not bool(logits.isfinite().all()):
-        raise UserError(NO_NUMBER)
 
 
 def class_map(logits: Any, size: tuple[int, int]) -> Image.Image:

@@ -12,7 +12,6 @@ import json
 import math
 import random
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlsplit
@@ -80,11 +79,6 @@ class HttpAdapter:
         """Asks the server for its description. Raises UserError if it does not answer, or its classes are unknown."""
         import httpx
 
-        if not settings.address:
-            raise UserError(
-                "Give the address at which the model under test is asked, such as http://127.0.0.1:8000/predict.",
-                field="address",
-            )
         self._address, self._timeout = settings.address, settings.timeout
         parts = urlsplit(self._address)
         self._tls: Any = httpx.create_ssl_context() if parts.scheme == "https" else False
@@ -227,23 +221,16 @@ class HttpAdapter:
         stopped = stop_signal()
         limits = httpx.Timeout(None, connect=min(CONNECT_SECONDS, self._timeout))
         free = asyncio.Semaphore(REQUESTS)
-        async with httpx.AsyncClient(
-            verify=self._tls, trust_env=not self._local, timeout=limits, follow_redirects=False
-        ) as client:
-            tasks = [asyncio.ensure_future(self._tried(client, free, *request)) for request in requests]
-            try:
-                waiting = set(tasks)
-                while waiting:  # check every tenth of a second for a request to stop
-                    done, waiting = await asyncio.wait(waiting, timeout=0.1, return_when=asyncio.FIRST_EXCEPTION)
-                    for task in done:
-                        task.result()
+        client = httpx.AsyncClient(verify=self._tls, trust_env=not self._local, timeout=limits, follow_redirects=False)
+        try:
+            async with client, asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._tried(client, free, *request)) for request in requests]
+                while (await asyncio.wait(tasks, timeout=0.1))[1]:  # look for a request to stop
                     stop_if(stopped)
-                return [task.result() for task in tasks]
-            finally:
-                for task in tasks:
-                    task.cancel()
-                with suppress(Exception):
-                    await asyncio.gather(*tasks, return_exceptions=True)
+        except ExceptionGroup as errors:
+            first = errors.exceptions[0]
+            raise first from first.__cause__
+        return [task.result() for task in tasks]
 
     async def _tried(self, client: Any, free: asyncio.Semaphore, method: str, body: Any) -> _Answer:
         """Send one request, and again if it fails temporarily. Return the answer."""

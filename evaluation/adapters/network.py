@@ -6,7 +6,7 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from PIL import Image
 
 from core.data_files import DataTable
 from core.errors import UserError
-from core.model_identity import ModelIdentity
+from core.model_identity import ModelIdentity, Preprocessing, files_hash
+from core.model_identity import Output as Numbers
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 
@@ -29,6 +30,7 @@ LEAST_SPAN, MOST_SPAN = 0.1, 300.0
 _READS = DataTable(__file__, frozenset[str], "reads")
 _CALLED = DataTable(__file__, str, "called")
 _INSTEAD = DataTable(__file__, str, "preparations")
+_MISSING = DataTable(__file__, str, "missing")
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,32 @@ def checkpoint_path(named: str) -> Path:
     return path
 
 
+def file_of(settings: UnderTestSettings) -> tuple[Path, str]:
+    """Return the checkpoint or ONNX file of a model, and its hash. Raises UserError if it cannot be read."""
+    file = checkpoint_path(settings.file)
+    what = "an ONNX file" if settings.source == "onnx" else "a checkpoint"
+    if not file.is_file():
+        raise UserError(
+            f"There is no file {settings.file}: give the path of {what} on the machine of the studio.", field="file"
+        )
+    try:
+        return file, files_hash([file])
+    except OSError as error:
+        raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
+
+
+def require_named(settings: UnderTestSettings) -> None:
+    """Raise UserError, naming the field, for settings without the name, file or address that their source needs."""
+    field = {"http": "address", "file": "file", "onnx": "file"}.get(settings.source, "name")
+    has_folder = settings.source == "transformers" and bool(settings.file)
+    if settings.source in _MISSING and not (getattr(settings, field) or has_folder):
+        raise UserError(_MISSING[settings.source], field=field)
+
+
 def require_read(settings: UnderTestSettings) -> None:
-    """Raise UserError, naming the field, for a setting that the model's source does not read."""
+    """Raise UserError, naming the field, for a setting that the model's source does not read, or for one that it lacks
+    (`require_named`).
+    """
     plain = UnderTestSettings(source=settings.source)
     for name, called in _CALLED.items():
         if getattr(settings, name) != getattr(plain, name) and name not in _READS[settings.source]:
@@ -76,6 +102,7 @@ def require_read(settings: UnderTestSettings) -> None:
             f"Both a repository, {settings.name}, and a folder, {settings.file}, are named: leave one of them out.",
             field="file",
         )
+    require_named(settings)
 
 
 def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
@@ -112,13 +139,17 @@ def twice_in(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name, number in Counter(names).items() if number > 1)
 
 
-def own_names_told(names: Sequence[str]) -> tuple[str, ...]:
-    """Return a sentence about names that a model gives to several of its classes; empty for none."""
-    twice = twice_in(names)
-    if not twice:
-        return ()
-    more = f" and {len(twice) - 1} more names" if len(twice) > 1 else ""
-    return (f"The model itself calls several of its classes “{twice[0]}”{more}: map labels to them by their numbers.",)
+def with_assumptions(
+    shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str, output: Numbers = "logits"
+) -> Preprocessing:
+    """Return the preprocessing with the kind of output, the origin of the class names, and remarks. One more remark is
+    about names that a model itself gives to several of its classes.
+    """
+    if origin != GIVEN and (twice := twice_in(classes)):
+        more = f" and {len(twice) - 1} more names" if len(twice) > 1 else ""
+        own = f"The model itself calls several of its classes “{twice[0]}”{more}: map labels to them by their numbers."
+        remarks = (*remarks, own)
+    return replace(shown, assumed=replace(shown.assumed, output=output, class_names=origin, remarks=remarks))
 
 
 def require_classes(called: str, kind: TaskKind, classes: Sequence[str]) -> None:
@@ -141,10 +172,8 @@ def size_given(text: str) -> tuple[int, int] | None:
 
 def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[float, ...]:
     """Return the numbers that a person typed, or else the numbers in the header of a file. Empty if neither has any."""
-    if typed:
-        return tuple(float(number) for number in typed.split(","))
     try:
-        return tuple(float(number) for number in listed(header, name))
+        return tuple(float(number) for number in (typed.split(",") if typed else listed(header, name)))
     except (ValueError, TypeError):
         return ()
 

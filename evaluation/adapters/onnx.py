@@ -13,12 +13,12 @@ from PIL import Image
 
 from core.data_files import DataTable
 from core.errors import UserError, out_of_memory
-from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
+from core.model_identity import Assumptions, ModelIdentity, Preprocessing
 from core.model_identity import Output as Numbers
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters import network as shared
-from evaluation.adapters.base import NO_NUMBER, Output, images_at_once, output_of
+from evaluation.adapters.base import NO_NUMBER, LocalAdapter, images_at_once
 from evaluation.adapters.network import GIVEN
 
 DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
@@ -32,23 +32,13 @@ _OPERATORS = DataTable(__file__, frozenset[str], "operators")
 _TO_GIVE = DataTable(__file__, str, "to_give")
 
 
-class OnnxAdapter:
+class OnnxAdapter(LocalAdapter):
     """A model in an ONNX file, on the GPU if onnxruntime supports it."""
 
     def __init__(self, settings: UnderTestSettings) -> None:
         """Loads the file. Raises UserError if it cannot be used, or does not fit its settings."""
-        file = shared.checkpoint_path(settings.file)
-        if not settings.file or not file.is_file():
-            raise UserError(
-                f"There is no file {settings.file or 'named'}: give the path of an ONNX file on the machine of "
-                "the studio.",
-                field="file",
-            )
-        self._called, self._layout = file.name, settings.layout
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
+        file, weights = shared.file_of(settings)
+        self._called, self._layout, content = file.name, settings.layout, file.read_bytes()
         header, self._made_by = _checked(content, file.name)
         self._session = _session(content, file.name)
         self._input, self._batch, size = self._read_input(settings, header)
@@ -75,21 +65,18 @@ class OnnxAdapter:
         self.kind: TaskKind = output.kind
         self._found = output
         shared.require_classes(file.name, self.kind, classes)
-        remarks = (*output.remarks, *(() if named else shared.own_names_told(classes)))
-        origin = GIVEN if named else "the file"
-        assumed = Assumptions(shared.squeezed_words(size), values, output.numbers, origin, remarks)
+        assumed = Assumptions(shared.squeezed_words(size), values)
         shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {settings.layout}", assumed)
-        self.identity = ModelIdentity("ONNX", files_hash([file]), self.kind, shown, classes)
+        origin = GIVEN if named else "the file"
+        shown = shared.with_assumptions(shown, origin, classes, *output.remarks, output=output.numbers)
+        self.identity = ModelIdentity("ONNX", weights, self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
         self.at_once = images_at_once(self.kind, gpu)
 
-    def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
-        def ask(pixels: Sequence[Any]) -> Any:
-            import torch
+    def _logits(self, pixels: Sequence[Any]) -> Any:
+        import torch
 
-            return torch.from_numpy(self._found.logits(self._run(np.stack([one.numpy() for one in pixels]))))
-
-        return output_of(self.kind, self.identity.classes, prepared, sizes, ask)
+        return torch.from_numpy(self._found.logits(self._run(np.stack([one.numpy() for one in pixels]))))
 
     def _read_input(self, settings: UnderTestSettings, header: Mapping[str, str]) -> tuple[Any, int, tuple[int, int]]:
         """Return the input, its number of images (0: any), and the (width, height) to which images are scaled."""
@@ -125,7 +112,10 @@ class OnnxAdapter:
 
     def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> _Answers:
         """Find the output with a number for each class by running plain colours and noise. Sets `_output`."""
-        pictures = [self.prepare(image).numpy() for image in _trial_pictures(size)]
+        noise = np.random.default_rng(0).integers(0, 256, (2, size[1], size[0], 3), np.uint8)
+        plain = [Image.new("RGB", size, colour) for colour in ("red", "green", "blue", "black", "white")]
+        trials = [Image.fromarray(noise[0]), *plain, Image.fromarray(noise[1])]
+        pictures = [self.prepare(image).numpy() for image in trials]
         fitting: list[_Answers] = []
         shapes: list[str] = []
         single = False
@@ -254,13 +244,6 @@ def _shape_of(found: np.ndarray, classes: int) -> _Answers | None:
     if found.ndim == 4 and classes > 1 and classes in (found.shape[1], found.shape[3]):
         return _Answers("segmentation", found.shape[1] != classes)
     return None
-
-
-def _trial_pictures(size: tuple[int, int]) -> list[Image.Image]:
-    noise = np.random.default_rng(0).integers(0, 256, (2, size[1], size[0], 3), np.uint8)
-    colours = ("red", "green", "blue", "black", "white")
-    plain = [Image.new("RGB", size, colour) for colour in colours]
-    return [Image.fromarray(noise[0]), *plain, Image.fromarray(noise[1])]
 
 
 def _made_by(graph: Any, output: str) -> str:

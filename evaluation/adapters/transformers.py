@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from evaluation.adapters import network as shared
-from evaluation.adapters.network import GIVEN, Network
+from evaluation.adapters.network import Network
 
 FILES = ("*.json", "*.safetensors")
 """Files fetched from a repository: weights and the preparation of images, neither code nor pickles."""
@@ -56,17 +55,14 @@ def from_transformers(settings: UnderTestSettings) -> Network:
                 field="size",
             ) from error
 
-    options = processor.to_dict()
-    remarks = () if origin == GIVEN else shared.own_names_told(classes)
-    assumed = Assumptions(_scaling(options), (), "logits", origin, remarks)
-    shown = replace(_shown(options), assumed=assumed)
+    shown = shared.with_assumptions(_shown(processor.to_dict()), origin, classes)
     name = type(net).__name__ if settings.file else called  # the name of a folder says nothing
     return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
 
 
 def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
     """Return the folder of the files, the model's name, and the identity of its weights. Raises UserError if the folder
-    is missing, no repository is named, or the repository cannot be fetched.
+    is missing, or the repository cannot be fetched.
     """
     if settings.file:
         folder = shared.checkpoint_path(settings.file)
@@ -78,8 +74,6 @@ def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
             )
         files = [file for pattern in FILES for file in sorted(folder.glob(pattern))]
         return folder, folder.resolve().name, files_hash(files) if files else ""
-    if not settings.name:
-        raise UserError("Give the repository of the model under test, such as google/vit-base-patch16-224.")
     from huggingface_hub import snapshot_download
 
     repository, _, revision = settings.name.partition("@")
@@ -199,4 +193,5 @@ def _shown(config: Mapping[str, Any]) -> Preprocessing:
         std=tuple(config.get("image_std") or ()) if normalised else (),
         interpolation=str(config.get("resample", "")),
         more=json.dumps(dict(config), sort_keys=True, default=str),
+        assumed=Assumptions(_scaling(config)),
     )

@@ -14,7 +14,7 @@ measures how often they hold.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from statistics import NormalDist
 
@@ -90,14 +90,15 @@ class Arms:
 
     def rows(self) -> tuple[ArmRow, ...]:
         """Return the figures of each arm on each set."""
-        rows_of_arms = []
-        for arm, sets in self._means.items():
-            for name, one in sets.items():
-                gain = Figure(None, why="the others are compared with it")
-                if arm != self._baseline:
-                    gain = _difference(one, self._means[self._baseline][name])
-                rows_of_arms.append(ArmRow(arm, name, self.seeds, one.figure(one.value, one.ends), gain))
-        return tuple(rows_of_arms)
+        itself, base = Figure(None, why="the others are compared with it"), self._means[self._baseline]
+        return tuple(
+            ArmRow(
+                *(arm, name, self.seeds, one.figure(one.value, one.ends)),
+                gain=itself if arm == self._baseline else _difference(one, base[name]),
+            )
+            for arm, sets in self._means.items()
+            for name, one in sets.items()
+        )
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
         """Return the recovered share of each arm except the baseline. It has no value with too few seeds or sources, if
@@ -206,8 +207,9 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     why = _too_few(before, FEWEST_SEEDS_OF_RATIO) or _too_few(after, FEWEST_SEEDS_OF_RATIO)
     if lost <= 0:
         why = "the model loses nothing on the generated images"
+    figure = Figure(None, n=arm.images, sources=arm.sources, why=why)
     if why:
-        return Figure(None, n=arm.images, sources=arm.sources, why=why)
+        return figure
     ids, sources = np.union1d(after.ids, before.ids), min(after.sources, before.sources)
 
     def spread_out(one: _Mean) -> Floats:
@@ -239,13 +241,10 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
 
     value = gain / lost
     if lost <= _reach(_variances(bottom), arm.seeds, sources):
-        why = "what the model loses on the generated images may be chance"
-        return Figure(None, n=arm.images, sources=arm.sources, why=why)
+        return replace(figure, why="what the model loses on the generated images may be chance")
     if beyond(value) >= 0:
-        why = "no interval, since all sources are alike in it"
-        return Figure(value, n=arm.images, sources=arm.sources, why=why)
-    ends = end(-1), end(1)
-    if ends[0] is None or ends[1] is None:
-        why = "too few sources to say: its interval has no end"
-        return Figure(value, n=arm.images, sources=arm.sources, why=why)
-    return Figure(value, ends[0], ends[1], arm.images, arm.sources)
+        return replace(figure, value=value, why="no interval, since all sources are alike in it")
+    low_end, high_end = end(-1), end(1)
+    if low_end is None or high_end is None:
+        return replace(figure, value=value, why="too few sources to say: its interval has no end")
+    return replace(figure, value=value, low=low_end, high=high_end)

@@ -93,17 +93,6 @@ def weights_in(folder: Path) -> Path | None:
     return file if state is not None and state.done and file.is_file() else None
 
 
-def require_whole(file: Path) -> None:
-    """Raise UserError for a file of weights that is gone or damaged."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, "np"):
-            pass
-    except (OSError, SafetensorError) as error:
-        raise UserError("The weights of this training are gone or damaged: train it again.") from error
-
-
 def is_trained(folder: Path) -> bool:
     """Return True while a process runs this training."""
     try:
@@ -137,11 +126,9 @@ def learnt(
     if not file.exists():
         training.folder.mkdir(parents=True, exist_ok=True)
         with _alone(training.folder):
-            measured = _measured(training, on_update)
-            half = file.with_suffix(".half.npz")
-            named: dict[str, Any] = {f"{place}": one for place, one in enumerate(measured.values())}
-            np.savez_compressed(half, **named)
-            half.replace(file)
+            measured = enumerate(_measured(training, on_update).values())
+            named: dict[str, Any] = {f"{place}": one for place, one in measured}
+            replace_file(file, lambda half: np.savez_compressed(half, **named))
     with np.load(file) as arrays:
         return {name: arrays[f"{place}"] for place, name in enumerate(training.sets)}
 

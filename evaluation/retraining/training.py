@@ -6,8 +6,8 @@ weights. Loads torch at first use.
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,6 @@ import numpy as np
 from PIL import Image
 
 from core.errors import UserError
-from core.progress import stop_if
 from core.types import TaskKind
 from evaluation.adapters.network import logits_of
 
@@ -111,7 +110,6 @@ def train(
     score: Callable[[Any], float],
     folder: Path,
     on_update: Callable[[int, float], None] = lambda update, loss: None,
-    cancelled: threading.Event | None = None,
     groups: Groups = (),
     header: dict[str, str] | None = None,
 ) -> None:
@@ -120,8 +118,8 @@ def train(
     larger the better. If masks have the numbers of `groups` of a segmenter's classes, each class of a group is right.
     `header` is written into the file of weights.
 
-    Raises UserError for an arm without examples or with an unreadable file, ValueError for a folder with another
-    training, and Cancelled when it is stopped: it can then be resumed.
+    Raises UserError for an arm without examples or with an unreadable file, and ValueError for a folder with another
+    training. An exception from `on_update` stops the training, which can then be resumed.
     """
     from accelerate import Accelerator
     from safetensors.torch import save_file
@@ -130,27 +128,23 @@ def train(
         raise UserError(f"There is nothing to learn from in “{arm.name}”: none of its images is in the training split.")
     folder.mkdir(parents=True, exist_ok=True)
     about = {"arm": arm.name, "examples": len(arm.examples), "recipe": recipe.__dict__, "seed": seed, "kind": kind}
-    saved = json.loads((folder / ABOUT).read_text()) if (folder / ABOUT).is_file() else None
-    if saved is not None and saved["training"] != about:
+    saved = json.loads((folder / ABOUT).read_text()) if (folder / ABOUT).is_file() else {}
+    if saved and saved["training"] != about:
         raise ValueError(f"{folder} holds another training")
     accelerator = Accelerator()
     optimiser, schedule = _optimiser(net, recipe)
     net, optimiser, schedule = accelerator.prepare(net, optimiser, schedule)
-    update, best = 0, (-1, float("-inf"))
-    timed = 0.0, 0  # seconds of updates, and their number
-    if saved is not None:
-        if saved["update"] >= recipe.updates:
-            return
-        numbered = folder / STATE / str(saved["update"])
+    update, best = saved.get("update", 0), saved.get("best", (-1, float("-inf")))
+    timed = saved.get("timed", (0.0, 0))  # seconds of updates, and their number; version 0.1 measured none
+    if update >= recipe.updates:
+        return
+    if saved:
+        numbered = folder / STATE / str(update)
         # Version 0.1 kept a single state, without a number.
         accelerator.load_state(str(numbered if numbered.is_dir() else folder / STATE))
-        update, best = saved["update"], (saved["best"][0], saved["best"][1])
-        seconds, number = saved.get("timed", timed)  # version 0.1 measured none
-        timed = seconds, number
     every = max(1, recipe.updates // recipe.looks)
     learnt, first = _Examples(arm, kind, prepare, seed), update
     for some in batches(len(arm.examples), recipe.batch, recipe.updates, seed, update):
-        stop_if(cancelled)
         began = time.monotonic()
         loss = _step(accelerator, net, optimiser, learnt.batch(some, update), kind, groups)
         schedule.step()
@@ -275,6 +269,6 @@ def opened(file: Path, mode: str) -> Image.Image:
 
 def replace_file(file: Path, write: Callable[[Path], Any]) -> None:
     """Replace a file atomically: an existing file is always complete."""
-    half = file.with_name(f"{file.name}.tmp")
+    half = file.with_name(f".{os.getpid()}-{file.name}")
     write(half)
     half.replace(file)

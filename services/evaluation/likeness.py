@@ -18,7 +18,7 @@ from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from core.figures import Figure, Numbers
 from core.latest import Latest
 from evaluation.edit_clusters import edit_clusters
-from evaluation.fidelity import Fidelity, fidelity, perplexity_ratio
+from evaluation.fidelity import Fidelity, fid, kid, perplexity_ratio
 from pipeline.recipes import known_recipes
 from pipeline.seams import Models, ScoringLanguageModel
 from services.changes import Changes
@@ -157,7 +157,7 @@ class Likeness:
             after = self._meaning.vectors_of(entries)
             if seen.any() and (has_vector := np.isfinite(after[:, 0])).any():
                 both = before[seen], after[has_vector], needs.sources[seen], source[has_vector]
-                compared[name] = fidelity(*both, self._meaning.title)
+                compared[name] = Fidelity(self._meaning.title, kid(*both), fid(*both[:2]))
         pairs = [(self._scores[old], self._scores[new]) for old, new in needs.captions if {old, new} <= {*self._scores}]
         perplexity = perplexity_ratio(*np.array(pairs or np.zeros((0, 2)), float).T)
         if not pairs:

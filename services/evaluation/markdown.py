@@ -60,8 +60,8 @@ def factors_markdown(found: FactorView) -> str:
 
 def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], removed: Sequence[KeptTraining]) -> str:
     """Return a list of the `found` and the `removed` trainings, and their disk use."""
-    disk = disk_of(workspace)
-    return _lines("trainings.md", found=found, removed=removed, folder=workspace.trainings, disk=disk)
+    folder = workspace.trainings
+    return _lines("trainings.md", found=found, removed=removed, folder=folder, disk=disk_of(folder))
 
 
 def _lines(name: str, /, **values: object) -> str:

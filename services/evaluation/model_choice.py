@@ -74,15 +74,8 @@ def chosen_model(command: NamesModel) -> UnderTestSettings:
     try:
         require_read(settings)
     except UserError as error:
-        raise UserError(str(error), field="model" if error.field == "name" else error.field) from error
-    if source in ("torchvision", "timm") and not name:
-        raise UserError("Give the name of the model under test, such as resnet50.", field="model")
-    if source == "http" and not name:
-        raise UserError("Give the address of the server of the model under test.", field="model")
-    if source in ("file", "onnx") and not file:
-        raise UserError("Give the path of the file of the model under test.", field="file")
-    if source == "transformers" and not (name or file):
-        raise UserError("Give the name of the model under test on the hub, owner/name, or its folder.", field="model")
+        field = "model" if error.field in ("name", "address") else error.field
+        raise UserError(str(error), field=field) from error
     if file:
         checkpoint_path(settings.file)
     return settings

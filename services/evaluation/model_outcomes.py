@@ -18,7 +18,7 @@ from core.masks import NamedMask
 from core.predictions import Prediction, decode_map, map_size
 from core.stored_studies import Candidate
 from core.types import TaskKind
-from evaluation.metrics import against_mask, without_mask
+from evaluation.metrics import class_figures
 from evaluation.outcomes import is_right
 from storage.workspace import Workspace
 
@@ -87,10 +87,7 @@ def verdict_of(
     if source is None or image is None or "classification" in (source.kind, image.kind):
         return None, None
     before, after = decode_map(source.class_map), decode_map(image.class_map)
-    if mask is None:
-        figures = without_mask(before, after, source.classes, candidate.classes)
-    else:
-        figures = against_mask(before, after, source.classes, mask.image, mask.classes, candidate.classes)
+    figures = class_figures(before, after, source.classes, candidate.classes, mask)
     found_classes = [figure.found for figure in figures]
     source_right = all(found_classes) if found_classes else None
     return source_right, not any(figure.dropped for figure in figures) if any(found_classes) else None

@@ -16,7 +16,7 @@ from PIL import Image
 
 from core.errors import Cancelled, UserError
 from core.latest import Latest
-from core.masks import MASK_KEPT, resized
+from core.masks import MASK_KEPT, NamedMask, resized
 from core.model_identity import ModelIdentity
 from core.predictions import ClassFigures, PredictedBatch, Prediction, decode_map
 from core.settings import Settings, UnderTestSettings
@@ -24,7 +24,7 @@ from core.stored_runs import Run, StoredTestCase
 from core.types import Check, Task
 from evaluation.adapters.network import checkpoint_path
 from evaluation.focus import GradCam
-from evaluation.metrics import MASK_CHECKS, against_mask, kept_checks, kept_in_mask, mask_check, without_mask
+from evaluation.metrics import MASK_CHECKS, class_figures, kept_checks, kept_in_mask, mask_check
 from evaluation.outcomes import ModelOutcome, is_right, no_class_words, outcome_of
 from pipeline.profiles.profile import Profile
 from services.commands import RunCommand, does
@@ -371,15 +371,15 @@ class PredictionService:
     ) -> tuple[ClassFigures, ...]:
         try:
             before, after = decode_map(source.class_map), decode_map(generated.class_map)
-            if mask_sha is None:
-                return without_mask(before, after, source.classes, protected)
-            # The mask is scaled to the size of the class map: predictions are no finer, and a request must not wait for
-            # millions of pixels.
-            mask = resized(self._workspace.images.load(mask_sha), before.size)
+            mask = None
+            if mask_sha is not None:
+                # The mask is scaled to the size of the class map: predictions are no finer, and a request must not wait
+                # for millions of pixels.
+                mask = NamedMask(resized(self._workspace.images.load(mask_sha), before.size), dict(classes))
         except (UserError, OSError, ValueError):  # a missing or damaged file: the page leaves these figures out
             log.exception("the figures of the model under test cannot be worked out")
             return ()
-        return against_mask(before, after, source.classes, mask, dict(classes), protected)
+        return class_figures(before, after, source.classes, protected, mask)
 
 
 def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:

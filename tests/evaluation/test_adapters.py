@@ -306,7 +306,7 @@ def test_folders_of_transformers_that_do_not_fit_are_refused(tmp_path: Path) -> 
     refused("There is no folder", lambda: None, file=str(tmp_path / "nowhere"))
     with pytest.raises(UserError, match="could not be fetched"):  # the tests' HF_HUB_OFFLINE forbids it
         ModelUnderTest(wanted("transformers", name="nobody/has-this"))
-    with pytest.raises(UserError, match="Give the repository"):
+    with pytest.raises(UserError, match="Give the name of the model under test on the hub"):
         ModelUnderTest(wanted("transformers"))
 
 

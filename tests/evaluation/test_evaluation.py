@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 
 from core.errors import UserError
-from core.masks import UNLABELLED, colour, numbers_of
+from core.masks import UNLABELLED, NamedMask, colour, numbers_of
 from core.predictions import LARGEST_MAP, ClassFigures, Guess, Prediction, coloured_map, decode_map, encode_map
 from core.settings import UnderTestSettings
 from core.thresholds import Band
 from core.types import Task
 from evaluation.answers import Numbers, pairs_of_images, pairs_of_pixels
-from evaluation.metrics import against_mask, hold, iou, kept_checks, kept_in_mask, mask_check, without_mask
+from evaluation.metrics import class_figures, hold, iou, kept_checks, kept_in_mask, mask_check
 from evaluation.outcomes import no_class_words, outcome_of
 
 PROTECTED = ("road", "vehicle")
@@ -102,16 +102,17 @@ def test_classes_stand_for_what_is_protected() -> None:
 
 def test_figures_against_a_mask_and_without_one() -> None:
     mask, classes = halves(1, 2), ("sky", "road", "vehicle")
-    same = against_mask(mask, mask, classes, mask, {1: "road", 2: "vehicle"}, PROTECTED)
+    named = NamedMask(mask, {1: "road", 2: "vehicle"})
+    same = class_figures(mask, mask, classes, PROTECTED, named)
     assert [(figure.name, figure.source, figure.generated) for figure in same] == [
         ("road", 1.0, 1.0),
         ("vehicle", 1.0, 1.0),
     ]
-    lost = against_mask(mask, halves(1, 0), classes, mask, {1: "road", 2: "vehicle"}, PROTECTED)
+    lost = class_figures(mask, halves(1, 0), classes, PROTECTED, named)
     assert [figure.dropped for figure in lost] == [False, True]
-    moved = without_mask(mask, halves(1, 2, 4), classes, PROTECTED)
+    moved = class_figures(mask, halves(1, 2, 4), classes, PROTECTED)
     assert [(figure.name, figure.generated) for figure in moved] == [("road", 0.5), ("vehicle", pytest.approx(8 / 12))]
-    assert against_mask(mask, mask, ("a", "b", "c"), mask, {1: "road"}, PROTECTED) == ()
+    assert class_figures(mask, mask, ("a", "b", "c"), PROTECTED, NamedMask(mask, {1: "road"})) == ()
 
 
 def wanted(**given: str) -> UnderTestSettings:
@@ -200,7 +201,7 @@ def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
 def test_pixels_without_a_class_do_not_count() -> None:
     mask, classes = halves(1, 255), ("sky", "road")
     everywhere = halves(1, 1)
-    (road,) = against_mask(mask, everywhere, classes, mask, {1: "road"}, PROTECTED)
+    (road,) = class_figures(mask, everywhere, classes, PROTECTED, NamedMask(mask, {1: "road"}))
     assert (road.source, road.generated) == (1.0, 1.0), "what is beyond the mask may be road"
 
 

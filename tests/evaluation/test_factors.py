@@ -95,10 +95,10 @@ def test_without_the_unchanged_images_or_apart_effects_are_not_told() -> None:
     images = full(50)
     wrong = answers(images)
     changed = images.levels.sum(axis=1) > 0
-    found = effects(images.of(changed), wrong[changed])
+    found = effects(images.where(changed), wrong[changed])
     assert {one.effect.why for one in found.rows} == {APART} and found.unchanged.value is None
     together = np.equal(*images.levels.T)
-    found = effects(images.of(together), wrong[together])
+    found = effects(images.where(together), wrong[together])
     assert all(one.answer == "cannot tell" and one.p_adjusted is None for one in found.rows)
 
 
@@ -110,7 +110,7 @@ def test_unknown_answers_and_sources_without_a_factor_are_left_out() -> None:
     found = effects(images, unknown)
     assert found.images == np.isfinite(unknown).sum() and row(found, NIGHT).answer == "raises"
     assert not set(row(found, NIGHT).images) & set(range(0, 320, 7)), "images are those of the caller"
-    half = images.of((images.source < 40) | (images.levels[:, 1] == 0))
+    half = images.where((images.source < 40) | (images.levels[:, 1] == 0))
     found = effects(half, wrong[(images.source < 40) | (images.levels[:, 1] == 0)])
     assert (row(found, RAIN).effect.sources, row(found, NIGHT).effect.sources) == (40, 80)
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import linalg, stats
 
 from core.figures import Floats
-from evaluation.fidelity import BLOCKS, FEWEST_OF_BLOCK, fid, fidelity, kid, perplexity_ratio
+from evaluation.fidelity import BLOCKS, FEWEST_OF_BLOCK, fid, kid, perplexity_ratio
 
 
 def unit(vectors: Floats) -> Floats:
@@ -65,9 +65,10 @@ def test_the_interval_holds_0_as_often_as_it_says_and_leaves_it_out_where_images
 def test_too_few_are_said() -> None:
     fate = np.random.default_rng(4)
     few = np.arange(BLOCKS * FEWEST_OF_BLOCK - 1)
-    found = fidelity(*of_sources(len(few), 1, 0.0, fate), few, few, "a CLIP")
-    assert found.extractor == "a CLIP" and found.kid.value is None and "too few to say: 79 sources" in found.kid.why
-    assert found.fid.value is not None and found.fid.low is None and "bias" in found.fid.why
+    vectors = of_sources(len(few), 1, 0.0, fate)
+    near, distance = kid(*vectors, few, few), fid(*vectors)
+    assert near.value is None and "too few to say: 79 sources" in near.why
+    assert distance.value is not None and distance.low is None and "bias" in distance.why
     assert "too few to say: 8 images" in fid(np.eye(8), np.eye(8)).why
     nothing = kid(np.zeros((0, 8)), np.zeros((0, 8)), np.zeros(0, int), np.zeros(0, int))
     assert nothing.value is None and nothing.n == 0

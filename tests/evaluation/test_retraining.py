@@ -5,7 +5,6 @@ kept.
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from pathlib import Path
 
@@ -81,29 +80,29 @@ def test_batches_go_through_all_before_any_comes_again_and_can_begin_anywhere() 
 
 def test_what_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     examples = pictures(tmp_path / "images")
-    arm, losses, stop = Arm("original only", examples), list[float](), threading.Event()
+    arm, losses = Arm("original only", examples), list[float]()
 
-    def run(folder: str, cancelled: threading.Event | None = None) -> nn.Module:
+    def run(folder: str, stop: bool = False) -> nn.Module:
         model = net()
         seen: list[float] = []
 
         def told(update: int, loss: float) -> None:
             seen.append(loss)
-            if cancelled is not None and update == 17:
-                cancelled.set()
+            if stop and update == 17:
+                raise Cancelled
 
         def score(model: nn.Module) -> float:
             return right(examples, model)
 
         try:
-            train(model, "classification", to_tensor, arm, QUICK, 5, score, tmp_path / folder, told, cancelled)
+            train(model, "classification", to_tensor, arm, QUICK, 5, score, tmp_path / folder, told)
         finally:
             losses.append(len(seen))
         return model
 
     whole = run("whole").state_dict()
     with pytest.raises(Cancelled):
-        run("stopped", stop)
+        run("stopped", stop=True)
     assert json.loads((tmp_path / "stopped/about.json").read_text())["update"] == 10
     again = run("stopped").state_dict()
     assert losses == [30, 17, 20]  # training continues from the last validation

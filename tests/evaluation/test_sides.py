@@ -34,7 +34,6 @@ def test_a_side_hangs_on_the_source_and_the_seed_alone() -> None:
     assert abs(number["train"] / 4000 - 0.6) < 0.03 and abs(number["tune"] / 4000 - 0.15) < 0.03
     assert {source: side_of(source, 7) for source in reversed(sources)} == sides
     assert {source: side_of(source, 8) for source in sources} != sides
-    assert {side_of(source, 7, {"train": 0.5, "test": 0.5}) for source in sources} == {"train", "test"}
 
 
 def test_pictures_on_two_sides_are_found_also_where_they_only_look_alike() -> None:

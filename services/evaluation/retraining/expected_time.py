@@ -46,11 +46,3 @@ def pace_of(trainings: Iterable[KeptState]) -> TrainingPace | None:
     paces = [one.update_seconds / one.batch for one in states if one.update_seconds is not None]
     others = [one.other_seconds for one in states if one.other_seconds is not None]
     return TrainingPace(median(paces), median(others) if others else None) if paces else None
-
-
-def expected_time(trainings: int, recipe: TrainingRecipe, pace: TrainingPace | None, measured: str) -> ExpectedTime:
-    """Estimate the time of `trainings` trainings. `measured` is when the pace was measured: ISO 8601, UTC."""
-    if pace is None:
-        return ExpectedTime(trainings, recipe, None)
-    each = recipe.updates * recipe.batch * pace.an_image + (pace.other or 0.0)
-    return ExpectedTime(trainings, recipe, trainings * each, pace.other is None, measured)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -28,19 +27,20 @@ from evaluation.answers import groups_in_mask, groups_of_numbers
 from evaluation.class_mapping import ClassMap
 from evaluation.retraining.data_split import SHARES
 from evaluation.retraining.stored_training import NOT_TRAINED, Training, kept_state, learnt, said_before
-from evaluation.retraining.training import Arm, TrainingRecipe
+from evaluation.retraining.training import TrainingRecipe, replace_file
 from evaluation.segmentation import IGNORED
 from services.changes import Changes
 from services.commands import does
 from services.evaluation.commands import BeginRetraining, OnModel, work_of
 from services.evaluation.model_files import found_here, keep_weights
 from services.evaluation.retraining import weights as weight_files
-from services.evaluation.retraining.expected_time import ExpectedTime, TrainingPace, expected_time, pace_of
+from services.evaluation.retraining.expected_time import ExpectedTime, TrainingPace, pace_of
 from services.evaluation.retraining.results import ArmTraining, RetrainingResult, result_facts, result_of
 from services.evaluation.retraining.shifts import classes_of, groups_of_shift, with_shift
 from services.evaluation.retraining.training import (
     DataSplit,
     Examples,
+    Preset,
     RetrainingPlan,
     RetrainingQuestion,
     ValidCases,
@@ -77,8 +77,6 @@ class KeptResult:
 
     found: RetrainingResult
     created: str
-    asked: str
-    """`RetrainingQuestion.digest` of the question."""
     note: str = ""
     """Note for the user, in a sentence; "" for none."""
     number: int = 0
@@ -158,9 +156,14 @@ class Retrainings:
         cases = self._evaluations.cases(question.asked.subject)
         originals = round(SHARES["train"] * cases.view.sources)
         recipe = question.recipe(originals, cases.view.kind or "classification")
-        return expected_time((1 + len(question.arms)) * question.seeds, recipe, *self._pace(question.asked))
+        trainings, (pace, measured) = (1 + len(question.arms)) * question.seeds, self._pace(question.asked)
+        if pace is None:
+            return ExpectedTime(trainings, recipe, None)
+        each = recipe.updates * recipe.batch * pace.an_image + (pace.other or 0.0)
+        return ExpectedTime(trainings, recipe, trainings * each, pace.other is None, measured)
 
     def _pace(self, question: EvaluationQuestion) -> tuple[TrainingPace | None, str]:
+        """Return the speed of earlier trainings, None if there are none, and when it was measured (ISO 8601, UTC)."""
         about, stored = kept_under(question), self._evaluations.predicting.stored(question.model)
         rows = self._workspace.retrainings.kept()
         same_model_rows = [row for row in rows if row.about == about]
@@ -177,7 +180,7 @@ class Retrainings:
         for one in self._workspace.retrainings.kept(kept_under(question)):
             result: RetrainingResult = from_plain(RetrainingResult, one.told)
             note = "" if result.pictures == self._evaluations.cases(question.subject).digest else CHANGED
-            results.append(KeptResult(result, one.created, one.asked, note, one.id))
+            results.append(KeptResult(result, one.created, note, one.id))
         return tuple(results)
 
     def result(self, question: EvaluationQuestion, number: int) -> RetrainingResult:
@@ -229,8 +232,8 @@ class Retrainings:
         return {"source": "file" if folder is None else "transformers", "file": str(file)}
 
     def disk(self) -> int:
-        """Return the bytes that all trainings of the workspace take."""
-        return weight_files.disk_of(self._workspace)
+        """Return the bytes that all trainings of the workspace take, with the masks made for them."""
+        return weight_files.disk_of(self._workspace.trainings)
 
     def retrain(self, question: RetrainingQuestion, on_step: OnStep) -> RetrainingResult:
         """Train all arms with all seeds, measure them, and store the result. Raises UserError if it is not possible."""
@@ -328,9 +331,8 @@ class Retrainings:
             if (groups == IGNORED).all():
                 return None
             folder.mkdir(parents=True, exist_ok=True)
-            half = file.with_name(f".{secrets.token_hex(8)}.half")
-            Image.fromarray(groups).save(half, "PNG")
-            return half.replace(file)
+            replace_file(file, Image.fromarray(groups).save)
+            return file
 
         return Examples(mapping, images.path, mask)
 
@@ -350,13 +352,13 @@ class Retrainings:
         # Seed by seed: an early stop leaves all arms of the finished seeds.
         for seed in range(question.seeds):
             for arm in planned.arms:
-                named = _training_digest(stored, question, arm, recipe, seed, planned, groups)
                 training = Training(
-                    *(asked.model, arm, seed, recipe, planned.tune, planned.sets),
-                    folder=self._workspace.trainings / named,
+                    *(asked.model, arm, seed, recipe, planned.tune, planned.sets, self._workspace.trainings),
                     scratch=question.preset == "paper",
                     groups=groups,
                 )
+                named = _training_digest(stored.identity.digest, question.preset, training)
+                training = replace(training, folder=training.folder / named)
                 words = f"{TRAINING} “{arm.name}”, seed {seed + 1} of {question.seeds}"
                 on_step(words, done, total)
                 weight_files.mark(training.folder, weight_files.Marked(*of, arm.name, seed))
@@ -407,19 +409,12 @@ def retraining_question(question: EvaluationQuestion, sent: BeginRetraining) -> 
 CHANGED = "The images have changed since then: begin again to learn from them as they are now."
 
 
-def _training_digest(
-    stored: StoredModel,
-    question: RetrainingQuestion,
-    arm: Arm,
-    recipe: TrainingRecipe,
-    seed: int,
-    planned: RetrainingPlan,
-    groups: Groups,
-) -> str:
-    whole = hashlib.sha256(
-        repr((stored.identity.digest, question.preset, arm.name, arm.augmentation, recipe, seed, groups)).encode()
-    )
-    for examples in (arm.examples, planned.tune):
+def _training_digest(model: str, preset: Preset, training: Training) -> str:
+    """Return the name of a training's folder. `model` is the digest of the model's identity."""
+    arm = training.arm
+    settings = (model, preset, arm.name, arm.augmentation, training.recipe, training.seed, training.groups)
+    whole = hashlib.sha256(repr(settings).encode())
+    for examples in (arm.examples, training.tune):
         for one in examples:
             target = one.target.name if isinstance(one.target, Path) else one.target
             whole.update(f"{one.image.name}\0{target}\n".encode())

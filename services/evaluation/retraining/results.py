@@ -253,8 +253,21 @@ def opened(
                 images = np.argsort(share, kind="stable")
                 number = -(-len(images) // LOWEST) if kind == "segmentation" else int((share < 0.5).sum())
                 images = images[:number]
-            entries, shown = set_entries.entries(images, MOST_OPENED)
+            entries, shown = shown_entries(set_entries, images.tolist(), MOST_OPENED)
             yield OpenedImages(name, arm, len(images), shown, entries)
+
+
+def shown_entries(set_entries: SetEntries, images: Sequence[int], most: int) -> tuple[tuple[int, ...], int]:
+    """Return the catalogue entries of these images of a set, ascending, and the number of images that they show. Images
+    are taken in order, until there are `most` entries.
+    """
+    entries, shown = set[int](), 0
+    for own in (set_entries[image] for image in images):
+        if own and len(entries) + len(own) > most:
+            break
+        entries.update(own)
+        shown += bool(own)
+    return tuple(sorted(entries)), shown
 
 
 def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any]:

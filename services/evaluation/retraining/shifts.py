@@ -14,7 +14,7 @@ import numpy as np
 from core.evaluation_results import ON_SHIFT
 from core.perceptual_hashes import near_any
 from evaluation.class_mapping import ClassMap
-from services.evaluation.retraining.training import DataSplit, Examples, NotMeasured, RetrainingPlan, SetEntries
+from services.evaluation.retraining.training import DataSplit, Examples, NotMeasured, RetrainingPlan
 from services.evaluation.subjects import Cases, Images, Masks, masks_of, numbered
 from services.evaluation.texts import TEXTS
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow
@@ -96,12 +96,11 @@ def with_shift(
     images = Images(nowhere, source, label, nowhere, [row.image for row in measured_rows], masks)
     examples, places = made.of(images, np.arange(len(measured_rows)))
     # A source stored beside its images is no catalogue entry (0): nothing opens for it.
-    entry = np.array([row.entry for row in measured_rows], np.int64)[places]
-    in_catalogue = np.flatnonzero(entry)
+    entry = [[measured_rows[place].entry] if measured_rows[place].entry else [] for place in places.tolist()]
     return replace(
         planned,
         sets={**planned.sets, ON_SHIFT: examples},
         set_sources={**planned.set_sources, ON_SHIFT: source[places]},
-        behind={**planned.behind, ON_SHIFT: SetEntries(in_catalogue, entry[in_catalogue])},
+        behind={**planned.behind, ON_SHIFT: entry},
         notes=notes,
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -49,6 +49,8 @@ ARM_NAMES: Mapping[ArmKey, str] = {
     "ranked": RANKED,
 }
 """Names of the arms in tables. “original only” is always included: the others are compared with it."""
+SetEntries = Sequence[Sequence[int]]
+"""Catalogue entries of each image of a set."""
 SEEDS = 5
 NO_TYPE = "none"
 """Value of `RetrainingQuestion.unseen`: no edit type is held out from the arms."""
@@ -126,29 +128,6 @@ class ValidCases:
 
 
 @dataclass(frozen=True, eq=False)
-class SetEntries:
-    """Catalogue entries that show the images of a set in the gallery."""
-
-    image: Numbers
-    """Index of an image in the set, ascending. It occurs once for each of the image's entries."""
-    entry: Numbers
-
-    def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
-        """Return the catalogue entries of these images, ascending, and the number of images that they show. Images are
-        taken in order, until there are `most` entries.
-        """
-        shown_entries, images = dict[int, None](), 0
-        begins, ends = (np.searchsorted(self.image, places, side) for side in ("left", "right"))
-        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-            image_entries = self.entry[begin:end].tolist()
-            if image_entries and len(shown_entries) + len(image_entries) > most:
-                break
-            shown_entries.update(dict.fromkeys(image_entries))
-            images += bool(image_entries)
-        return tuple(sorted(shown_entries)), images
-
-
-@dataclass(frozen=True, eq=False)
 class RetrainingPlan:
     """Training arms, and the sets to measure them on."""
 
@@ -159,7 +138,7 @@ class RetrainingPlan:
     set_sources: Mapping[str, Numbers]
     """Source number of each image, by set."""
     behind: Mapping[str, SetEntries]
-    """Catalogue entries of the images that the gallery shows, by set."""
+    """By set, the catalogue entries that show its images in the gallery."""
     originals: int
     """Number of originals to train on."""
     sources: Mapping[Side, int]
@@ -228,9 +207,8 @@ def part(
             [(side[source], sha) not in alike for source, sha in zip(images.source.tolist(), images.shas, strict=True)],
             bool,
         )
-    values = {"together": together, "sources": len(shas), "compared": twins is not None, "large": LARGE_GROUP}
-    values |= {"without": without, "lacking": lacking, "alike": len(alike)}
-    notes = TEXTS.paragraphs("retraining-groups.txt", **values)
+    values = {"together": together, "sources": len(shas), "without": without, "lacking": lacking, "alike": len(alike)}
+    notes = TEXTS.paragraphs("retraining-groups.txt", compared=twins is not None, large=LARGE_GROUP, **values)
     parted = DataSplit(side, usable, "", np.zeros(len(cases.generated), bool), (), (), twins is not None)
     parted = replace(parted, notes=(*notes, *_notes_on_labels(cases, parted)))
     return _with_unseen(parted, cases, question.unseen)
@@ -263,7 +241,7 @@ def plan(
             sets[name], sources[name] = examples, images.source[places]
             # An original is no catalogue entry: the test cases made of it open in its place, as for "originals"
             # elsewhere on the page.
-            itself = SetEntries(np.arange(len(places)), cases.table.entry[images.row[places]])
+            itself = [[entry] for entry in cases.table.entry[images.row[places]].tolist()]
             behind[name] = _made_of(cases, images.source[places]) if name == ON_ORIGINAL else itself
         elif name == ON_UNSEEN and parted.unseen:
             why = f"No test case of the measured sources has an edit of the type “{parted.unseen}”."
@@ -338,12 +316,10 @@ class Examples:
 
 
 def _made_of(cases: Cases, sources: Numbers) -> SetEntries:
-    place = np.full(len(cases.originals), -1)
-    place[sources] = np.arange(len(sources))
-    image = place[cases.generated.source]
-    order = np.argsort(image, kind="stable")
-    order = order[image[order] >= 0]
-    return SetEntries(image[order], cases.table.entry[cases.generated.row[order]])
+    entries, all_entries = defaultdict[int, list[int]](list), cases.table.entry[cases.generated.row]
+    for source, entry in zip(cases.generated.source.tolist(), all_entries.tolist(), strict=True):
+        entries[source].append(entry)
+    return [entries[source] for source in sources.tolist()]
 
 
 def _arm(

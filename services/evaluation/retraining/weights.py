@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from core.errors import UserError
 from core.types import from_plain
 from evaluation.retraining import stored_training as stored
-from evaluation.retraining.training import ABOUT
+from evaluation.retraining.training import ABOUT, replace_file
 from services.evaluation.retraining.results import RetrainingResult
 from storage.workspace import Workspace
 
@@ -80,9 +81,7 @@ class KeptTraining:
 def mark(folder: Path, marked: Marked) -> None:
     """Write into a training's folder which model, images, arm and seed it is for. This also records the time of use."""
     folder.mkdir(parents=True, exist_ok=True)
-    half = folder / f".{MARK}-{os.getpid()}"
-    half.write_text(json.dumps(asdict(marked)), encoding="utf-8")
-    half.replace(folder / MARK)
+    replace_file(folder / MARK, partial(Path.write_text, data=json.dumps(asdict(marked)), encoding="utf-8"))
 
 
 def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeights, ...]:
@@ -99,17 +98,18 @@ def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeig
 
 def weights_file(workspace: Workspace, found: RetrainingResult, arm: str) -> tuple[str, Path]:
     """Return a name for the weights of an arm, and their file. Raises UserError if they are gone or damaged."""
-    weights = next((one for one in best_weights(workspace, found) if one.arm == arm), None)
-    if weights is None:
+    from safetensors import SafetensorError, safe_open
+
+    file = next((one.file for one in best_weights(workspace, found) if one.arm == arm), None)
+    if file is None:
         raise UserError("The weights of this arm are not there any more: train it again.")
-    stored.require_whole(weights.file)
+    try:
+        with safe_open(file, "np"):
+            pass
+    except (OSError, SafetensorError) as error:
+        raise UserError("The weights of this training are gone or damaged: train it again.") from error
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{Path(found.model).stem} {arm}").strip("-").lower()[:80]
-    return f"{stem}.safetensors", weights.file
-
-
-def disk_of(workspace: Workspace) -> int:
-    """Return the bytes that all trainings take, with the masks made for them."""
-    return _bytes(workspace.trainings)
+    return f"{stem}.safetensors", file
 
 
 def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
@@ -186,7 +186,7 @@ def _kept_training(folder: Path, use: tuple[Marked, str] | None, latest: Mapping
         *(folder.name, shown.model, shown.title, shown.split, shown.arm, shown.seed),
         done=state is not None and state.done,
         used=used,
-        size=_bytes(folder),
+        size=disk_of(folder),
         retraining=created,
         latest=is_latest,
         why_kept=why_kept,
@@ -207,7 +207,7 @@ def _used(folder: Path) -> str:
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="microseconds")
 
 
-def _bytes(folder: Path) -> int:
+def disk_of(folder: Path) -> int:
     """Return the bytes of all files in a folder and below. Files removed while it counts are skipped."""
     total = 0
     for place, _, names in os.walk(folder):

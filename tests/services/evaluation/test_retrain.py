@@ -141,7 +141,8 @@ def test_what_retraining_brings_is_measured_kept_and_not_trained_twice(
     assert {file: again[file] for file in whole} == whole and len(again) == len(whole) + 2
     assert retrainings.retrain(asked, quiet) == found
     held = retrainings.kept(BIRDS)
-    assert {one.asked for one in held} == {asked.digest, replace(asked, seeds=2, arms=("generated",)).digest}
+    questions = {one.asked for one in filled.retrainings.kept(kept_under(BIRDS))}
+    assert questions == {asked.digest, replace(asked, seeds=2, arms=("generated",)).digest}
     assert [one.found for one in held] == [more, found] and not any(one.note for one in held)
     assert from_plain(RetrainingResult, to_plain(found)) == found
     text = result_markdown(found)
@@ -229,13 +230,13 @@ def test_what_was_stopped_goes_on_to_the_same_weights(
     assert one.keys() == other.keys() and all(torch.equal(held, other[name]) for name, held in one.items())
 
 
-def test_begun_cancelled_and_begun_again(retrainings: Retrainings) -> None:
+def test_begun_cancelled_and_begun_again(filled: Workspace, retrainings: Retrainings) -> None:
     asked = replace(QUICK, split_seed=3, updates=40)
     view = retrainings.begin(asked)
     assert retrainings.begin(asked).id == view.id
     retrainings.work.cancel(view.id)
     assert retrainings.work.wait(view.id, 60).state == "cancelled"
-    assert all(one.asked != asked.digest for one in retrainings.kept(BIRDS))
+    assert all(one.asked != asked.digest for one in filled.retrainings.kept(kept_under(BIRDS)))
     done = retrainings.work.wait(retrainings.begin(replace(asked, updates=2)).id, 60)
     assert done.state == "done" and done.result in [one.found for one in retrainings.kept(BIRDS)]
 

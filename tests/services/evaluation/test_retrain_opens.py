@@ -17,8 +17,7 @@ from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import GENERATED, Measured
 from services.curation.views import list_address
 from services.evaluation.retraining.jobs import KeptResult, RetrainingChoices, Retrainings
-from services.evaluation.retraining.results import MOST_OPENED, opened, result_facts
-from services.evaluation.retraining.training import SetEntries
+from services.evaluation.retraining.results import MOST_OPENED, opened, result_facts, shown_entries
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
 from tests.services.evaluation.test_results import BIRDS, CLASSIFIER, ROADS
@@ -95,7 +94,7 @@ def test_of_a_segmenter_the_lowest_tenth_opens_and_of_a_shift_what_is_in_the_cat
     assert shift.entries == (int(cases.table.entry[cases.generated.row[case]]),)
     alone = replace(found, opened=tuple(replace(one, entries=(), shown=0) for one in found.opened))
     for one, there in ((found, False), (alone, True)):
-        shown = str(retraining_part(PLACE, RetrainingChoices("", ()), (KeptResult(one, CREATED, "x", "", 7),), None))
+        shown = str(retraining_part(PLACE, RetrainingChoices("", ()), (KeptResult(one, CREATED, "", 7),), None))
         assert ("None of these images is in the gallery." in shown) is there
         assert "the tenth of the images with the fewest right pixels" in shown
 
@@ -104,11 +103,11 @@ def test_those_that_most_trainings_are_wrong_about_open_the_worst_first_and_so_m
     source = np.arange(5)
     right = np.array([[1, 0, 0, 0, 1], [1, 0, 1, 0, 0], [1, 1, 0, 0, 1]], bool)
     measured = {ORIGINAL: {"set": Measured(source, right)}}
-    behind = {"set": SetEntries(np.array([0, 1, 2, 3, 3]), np.array([50, 51, 52, 54, 53]))}  # the last one has no entry
+    behind = {"set": [[50], [51], [52], [54, 53], []]}
     whole, wrong = opened(behind, measured, "classification")
     assert (whole.arm, whole.images, whole.shown, whole.entries) == ("", 5, 4, (50, 51, 52, 53, 54))
     assert (wrong.arm, wrong.images, wrong.shown, wrong.entries) == (ORIGINAL, 3, 3, (51, 52, 53, 54))
-    assert behind["set"].entries(np.array([3, 1, 2]), 3) == ((51, 53, 54), 2)
+    assert shown_entries(behind["set"], [3, 1, 2], 3) == ((51, 53, 54), 2)
 
 
 def test_a_hundred_and_twenty_five_thousand_images_make_a_small_row_whose_numbers_an_address_holds() -> None:
@@ -117,7 +116,8 @@ def test_a_hundred_and_twenty_five_thousand_images_make_a_small_row_whose_number
     right = chance.random((5, size)) < 0.4
     names = ("a", "b", "c", "d", "e", "f", "g")
     measured = {name: {"set": Measured(np.arange(size), right)} for name in names}
-    behind = {"set": SetEntries(np.arange(size), np.sort(chance.choice(8 * size, size, replace=False)) + 1)}
+    entries = np.sort(chance.choice(8 * size, size, replace=False)) + 1
+    behind = {"set": [[entry] for entry in entries.tolist()]}
     found = list(opened(behind, measured, "classification"))
     assert {len(one.entries) for one in found} == {MOST_OPENED} == {one.shown for one in found}
     assert found[0].images == size and found[1].images > size // 2
@@ -127,7 +127,7 @@ def test_a_hundred_and_twenty_five_thousand_images_make_a_small_row_whose_number
 
 def test_a_number_opens_its_images_and_a_script_counts_them(retrainings: Retrainings) -> None:
     found = retrainings.retrain(QUICK, quiet)
-    kept = KeptResult(found, CREATED, "x", "", 7)
+    kept = KeptResult(found, CREATED, "", 7)
     page = str(retraining_part(PLACE, RetrainingChoices("", ()), (kept,), None))
     assert page.count("retraining/images") >= 6 and "kept=7" in page
     facts = result_facts(found, entries=False)

@@ -16,7 +16,7 @@ from core.image_filter import ImageFilter
 from core.masks import NamedMask
 from core.predictions import Prediction, encode_map
 from evaluation.class_mapping import ClassMap, map_classes
-from evaluation.metrics import against_mask
+from evaluation.metrics import class_figures
 from evaluation.segmentation import Pixels, segmentation_effect
 from services.evaluation.segmented import SegmenterCounts, cells_of, losses_of
 from services.evaluation.subjects import Cases, masks_of, read_cases
@@ -80,7 +80,7 @@ def test_a_class_of_several_names_in_the_masks_is_lost_as_a_whole(streets: Cases
     assert lost.names == PROTECTED and lost.groups == ((0,), (1, 2))
     assert not lost.controls.lost.any() and (lost.controls.right == 1).all()
     for row, (image, own) in enumerate(zip(after, source.tolist(), strict=True)):
-        figures = against_mask(before[own], image, CLASSES, Image.fromarray(mask), MASK, PROTECTED)
+        figures = class_figures(before[own], image, CLASSES, PROTECTED, NamedMask(Image.fromarray(mask), MASK))
         assert [one.dropped for one in figures] == lost.generated.lost[row].tolist()
         assert [one.found for one in figures] == lost.generated.could[row].tolist()
     assert 0 < lost.generated.lost.sum() < lost.generated.lost.size

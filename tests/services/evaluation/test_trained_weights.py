@@ -225,12 +225,12 @@ def test_old_trainings_are_listed_and_removed_and_what_is_needed_stays(
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="Another process is training this"):
             remove_training(workspace.trainings / busy)
-        before = disk_of(workspace)
+        before = disk_of(workspace.trainings)
         assert main([*command, "--remove-old", "--json"]) == 0
         told: dict[str, Any] = json.loads(capsys.readouterr().out)
         assert {one["folder"] for one in told["removed"]} == (first | halfway) - own - {busy}
         assert folders(workspace) == own | newer | {busy}
-    assert disk_of(workspace) == before - sum(one["size"] for one in told["removed"])
+    assert disk_of(workspace.trainings) == before - sum(one["size"] for one in told["removed"])
     assert main([*command, "--remove-old"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("1 training removed") and folders(workspace) == own | newer
