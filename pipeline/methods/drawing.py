@@ -28,9 +28,9 @@ from pipeline.seams import (
     CaseRequest,
     DrawnImage,
     DrawRequest,
-    Editor,
     Embedder,
-    Generator,
+    InversionStore,
+    Models,
     OnStep,
     Prepared,
 )
@@ -91,17 +91,21 @@ class DrawingMethod(ABC, Generic[R]):
     def __init__(
         self,
         description: MethodDescription,
-        model: Generator | Editor,
-        embedder: Embedder | None,
+        models: Models,
         prompts: PromptSet,
-        labels: Sequence[str] = (),
+        labels: Sequence[str],
+        inversions: InversionStore | None,
     ) -> None:
-        """`model` draws. `labels` are the classes with which the checks compare a label."""
+        """See `MethodDescription.with_models`."""
         self._description, self.name = description, description.name
-        self._model = model
-        self._at_work = model
-        """The model that draws now: `model`, or its variant for a kind of control image."""
-        self._embedder, self._prompts, self._labels = embedder, prompts, tuple(labels)
+        self._models, self._prompts, self._labels, self._inversions = models, prompts, tuple(labels), inversions
+        self._model, self._embedder = self._load(models)
+        self._at_work = self._model
+        """The model that draws now: `_model`, or its variant for a kind of control image."""
+
+    @abstractmethod
+    def _load(self, models: Models) -> tuple[Any, Embedder | None]:
+        """Return the model that draws (a Generator or an Editor), and the embedder of the checks if they use one."""
 
     @abstractmethod
     def _draw(
