@@ -71,8 +71,8 @@ def _fetch(role: str, weights: Weights) -> Path:
         if local.complete is None and local.folder is not None:
             return local.folder
         raise
+    needed = listing.bytes_missing
     if listing.missing:
-        needed = listing.bytes_missing
         log.warning(
             "Fetching the %s from huggingface.co: %s (%s; licence: %s)",
             role,
@@ -81,13 +81,8 @@ def _fetch(role: str, weights: Weights) -> Path:
             weights.licence or "see its page",
         )
         hub.require_room(needed)
-        with tqdm(total=needed, unit="B", unit_scale=True, desc=role) as bar:
-
-            def told(count: int) -> None:
-                bar.update(count)
-
-            return hub.download(role, listing, told)
-    return hub.download(role, listing, lambda count: None)
+    with tqdm(total=needed, unit="B", unit_scale=True, desc=role, disable=not listing.missing) as bar:
+        return hub.download(role, listing, bar.update)
 
 
 @contextmanager
