@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -256,9 +257,9 @@ def download(role: str, found: Listing, on_bytes: Told, cancelled: threading.Eve
     where an earlier call stopped. Raises CannotLoad if a file cannot be fetched, and Cancelled.
     """
     from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.utils import silent_tqdm
+    from tqdm import tqdm
 
-    weights, no_bars = found.weights, cast(Any, silent_tqdm)
+    weights, no_bars = found.weights, cast(Any, partial(tqdm, disable=True))
     with refused(role, weights):
         for file in found.missing:
             _get(role, found, file, on_bytes, cancelled)

@@ -272,8 +272,9 @@ def test_what_the_profile_names_and_the_hub_does_not_have_is_told(hub: Hub) -> N
 
 def test_a_folder_that_cannot_be_written_is_not_taken_for_the_network(hub: Hub, tmp_path: Path) -> None:
     found = listing("captioner", wanted())
-    found.cache.parent.mkdir(parents=True)
-    found.cache.write_text("a file where a folder should be")
+    cache = hub_module.cache_of(found.weights)
+    cache.parent.mkdir(parents=True)
+    cache.write_text("a file where a folder should be")
     with pytest.raises(CannotLoad, match=r"could not be saved in .*cache\. Not a directory: have a look at that disk"):
         download("captioner", found, lambda count: None)
 
