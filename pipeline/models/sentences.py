@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from core.latest import Latest
 from core.model_sections import SentenceModel
 from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 
@@ -29,7 +30,7 @@ class SentenceEmbedder:
         self.name = section.title
         self._lock = threading.Lock()
         self._device = pick_device()
-        self._known: dict[str, list[float]] = {}
+        self._known = Latest[list[float]](KEPT)
         with loaded_from("sentence model", section):
             self._first_token = _pooled_by_first_token(folder)
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
@@ -40,13 +41,7 @@ class SentenceEmbedder:
     def vectors(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a unit vector for each text, truncated to what the model reads. Earlier results are cached."""
         with self._lock:
-            new = [text for text in dict.fromkeys(texts) if text not in self._known]
-            if len(self._known) + len(new) > KEPT:
-                self._known.clear()
-                new = list(dict.fromkeys(texts))
-            if new:
-                self._known.update(zip(new, self._embed(new), strict=True))
-            return [self._known[text] for text in texts]
+            return self._known.each(texts, lambda new: self._embed([texts[place] for place in new]))
 
     def _embed(self, texts: list[str]) -> list[list[float]]:
         import torch
