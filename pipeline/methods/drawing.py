@@ -148,7 +148,7 @@ class DrawingMethod(ABC, Generic[R]):
         model = self._at_work.name
         compiling = max((drawn.compiling for drawn in all_drawn), default=0.0)
         fitted = [
-            None if drawn.image is None else _fitted(drawn.image, source.source.image.size)
+            drawn.image and drawn.image.resize(source.source.image.size, Image.Resampling.LANCZOS)
             for source, drawn in zip(prepared, all_drawn, strict=True)
         ]
         self._embed(prepared, images, fitted)
@@ -237,10 +237,6 @@ class DriftingMethod(DrawingMethod[R]):
         undone = {"moved_back": drift if can_move_back(drift) else None}
         lineage = replace(case.lineage, settings=case.lineage.settings.model_copy(update=undone))
         return replace(case, lineage=lineage, checks=(framing_kept(drift, case.image.size), *case.checks))
-
-
-def _fitted(drawn: Image.Image, size: tuple[int, int]) -> Image.Image:
-    return drawn if drawn.size == size else drawn.resize(size, Image.Resampling.LANCZOS)
 
 
 def part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:

@@ -89,9 +89,7 @@ class InstructMethod(DriftingMethod[InstructPrepared]):
         own = _own(settings)
         stop_if(cancelled)
         size = editing_size(source.image.size, own.editing.short_side)
-        image = source.image
-        picture = image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
-        return InstructPrepared(source, own, {}, picture)
+        return InstructPrepared(source, own, {}, source.image.resize(size, Image.Resampling.LANCZOS))
 
     def batch(self, prepared: InstructPrepared, waiting: int | None = None, watched: bool = True) -> int:
         return prepared.settings.editing.batch or evenly(waiting, self._model.batch(prepared.picture.size))
