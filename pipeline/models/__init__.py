@@ -6,12 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
+from pkgutil import resolve_name
 from typing import Any, cast
 
 from core.errors import UserError
 from core.model_sections import ClipEmbedder, Data, SentenceModel, Weights
 from core.settings import ControlKind
+from pipeline.models.detectors import AuxDetector
 from pipeline.models.model_memory import (
     WORK,
     UsesMemory,
@@ -22,6 +24,7 @@ from pipeline.models.model_memory import (
     to_release,
     with_room,
 )
+from pipeline.models.segmenter import Remembering
 from pipeline.models.weights import check_local, no_room, pick_device
 from pipeline.profiles import image_sections, text_sections
 from pipeline.profiles.image_sections import EDITOR, SEGMENTER
@@ -29,6 +32,30 @@ from pipeline.profiles.profile import Profile, lacking
 from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, LanguageModel, Segmenter, Sentences
 
 log = logging.getLogger(__name__)
+
+
+CLASSES: Mapping[type[Data], str] = {
+    text_sections.BlipCaptioner: "captioner:Blip",
+    text_sections.Blip2Captioner: "captioner:Blip2",
+    text_sections.Florence2Captioner: "captioner:Florence2",
+    text_sections.ChatCaptioner: "captioner_chat:ChatVisionModel",
+    text_sections.ServerCaptioner: "captioner_chat:ServedChatModel",
+    text_sections.GgufLanguage: "language_process:GgufProcess",
+    text_sections.ChatLanguage: "language_chat:ChatLanguageModel",
+    text_sections.ServerLanguage: "server_language:ServedLanguage",
+    text_sections.ServerJudge: "server_language:ServedJudge",
+    image_sections.ControlNetGenerator: "generator:StableDiffusion",
+    image_sections.UnionGenerator: "generator_sdxl:UnionPipeline",
+    image_sections.ZImageGenerator: "generator_z_image:ZImagePipeline",
+    image_sections.KleinEditor: "editor_flux2:Flux2Klein",
+    image_sections.PhraseNetSection: "segmenter:PhraseNetSegmenter",
+    image_sections.GroundedSamSection: "segmenter:GroundedSam",
+    image_sections.ClipSegSection: "segmenter:ClipSeg",
+    image_sections.Sam3Section: "segmenter:Sam3",
+    ClipEmbedder: "embedder:Clip",
+    SentenceModel: "sentences:SentenceEmbedder",
+}
+"""Module and class of each section's model. The module is imported when the model is loaded."""
 
 
 class _Once:
@@ -111,17 +138,14 @@ class Models:
         }
 
     def _load(self, role: str) -> Any:
-        from pipeline.models import detectors, segmenter
-
         section, kind = self._sections[role], role.removeprefix("detector of ")
         if kind == role:
             more: list[Any] = [self.profile.checks.bands] if role == "embedder" else []
-            model = _classes()[type(section)](section, *more)
-            return segmenter.Remembering(model) if role == SEGMENTER else model
+            model = resolve_name(f"{__name__}.{CLASSES[type(section)]}")(section, *more)
+            return Remembering(model) if role == SEGMENTER else model
         if section is None:
             raise UserError(f"The kind {kind} takes no model: its control images are computed.")
-        control_kind = cast(ControlKind, kind)
-        return detectors.DETECTORS[control_kind](control_kind, section)
+        return AuxDetector(cast(ControlKind, kind), section)
 
     @property
     def loaded(self) -> tuple[str, ...]:
@@ -227,9 +251,7 @@ class Models:
             raise UserError(lacking(self.profile, "judge"))
         if isinstance(self.profile.judge, text_sections.ServerJudge):
             return cast(LanguageModel, self._held["judge"]())
-        from pipeline.models.captioner_chat import ChatJudge, ChatVisionModel
-
-        return ChatJudge(cast(ChatVisionModel, self.captioner))
+        return cast(LanguageModel, self.captioner)  # a ChatVisionModel
 
     @property
     def embedder(self) -> Embedder:
@@ -249,47 +271,6 @@ class Models:
     @property
     def sentences(self) -> Sentences:
         return cast(Sentences, self._held["sentence model"]())
-
-
-@cache
-def _classes() -> Mapping[type[Data], Callable[..., Any]]:
-    """Return the class of each section's model. Its module is imported here, as `language_process` is a program too."""
-    from pipeline.models import (
-        captioner,
-        captioner_chat,
-        editor_flux2,
-        embedder,
-        generator,
-        generator_sdxl,
-        generator_z_image,
-        language_chat,
-        language_process,
-        segmenter,
-        sentences,
-        server_language,
-    )
-
-    return {
-        text_sections.BlipCaptioner: captioner.Blip,
-        text_sections.Blip2Captioner: captioner.Blip2,
-        text_sections.Florence2Captioner: captioner.Florence2,
-        text_sections.ChatCaptioner: captioner_chat.ChatVisionModel,
-        text_sections.ServerCaptioner: captioner_chat.ServedChatModel,
-        text_sections.GgufLanguage: language_process.GgufProcess,
-        text_sections.ChatLanguage: language_chat.ChatLanguageModel,
-        text_sections.ServerLanguage: server_language.ServedLanguage,
-        text_sections.ServerJudge: server_language.ServedJudge,
-        image_sections.ControlNetGenerator: generator.StableDiffusion,
-        image_sections.UnionGenerator: generator_sdxl.UnionPipeline,
-        image_sections.ZImageGenerator: generator_z_image.ZImagePipeline,
-        image_sections.KleinEditor: editor_flux2.Flux2Klein,
-        image_sections.PhraseNetSection: segmenter.PhraseNetSegmenter,
-        image_sections.GroundedSamSection: segmenter.GroundedSam,
-        image_sections.ClipSegSection: segmenter.ClipSeg,
-        image_sections.Sam3Section: segmenter.Sam3,
-        ClipEmbedder: embedder.Clip,
-        SentenceModel: sentences.SentenceEmbedder,
-    }
 
 
 def load_models(profile: Profile) -> Models:
