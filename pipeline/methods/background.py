@@ -46,7 +46,6 @@ from pipeline.methods.controlnet import (
     ControlNetMethod,
     ControlNetPrepared,
     ControlNetSettings,
-    as_shown,
 )
 from pipeline.methods.drawing import evenly, part_of
 from pipeline.models.inverting import Inverts
@@ -176,7 +175,7 @@ class BackgroundMethod(ControlNetMethod):
             reach = 2 * round(REACH * min(size)) + 1
             free = np.asarray(source.region.resize(size, Image.Resampling.BOX)) // 255
             control.paste(whole, mask=Image.fromarray(255 * cv2.erode(free, np.ones((reach, reach), np.uint8))))
-            shown = {CONTROL_IMAGE: as_shown(control, source.image.size)}
+            shown = {CONTROL_IMAGE: control.resize(source.image.size, Image.Resampling.NEAREST)}
         return BackgroundPrepared(source, own, shown, control, subject=np.asarray(source.region) < 128)
 
     def batch(self, prepared: ControlNetPrepared, waiting: int | None = None, watched: bool = True) -> int:

@@ -137,7 +137,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
 
         if own.generation.inverted:
             inversion = self._inverted(self._source_prompt(source), own, fitted, control, on_step)
-        shown = {CONTROL_IMAGE: as_shown(control, source.image.size)}
+        shown = {CONTROL_IMAGE: control.resize(source.image.size, Image.Resampling.NEAREST)}
         remark = remark_on(control, own.conditioning)
         return ControlNetPrepared(source, own, shown, control, inversion, remark=remark)
 
@@ -267,7 +267,7 @@ class ControlNetDescription(MethodDescription):
         if not self.needs_mask(settings):
             return {}
         drawn_size = fitted_size(size, _own(settings).generation.short_side, SIDE_MULTIPLE)
-        return {CONTROL_IMAGE: as_shown(painted(mask, drawn_size), size)}
+        return {CONTROL_IMAGE: painted(mask, drawn_size).resize(size, Image.Resampling.NEAREST)}
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
         """Return the kind of control image, the drawn size, and the generation settings that a batch shares."""
@@ -324,8 +324,3 @@ CONTROLNET = ControlNetDescription("controlnet")
 
 def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCaption) -> float:
     return settings.generation.fresh_noise_of(edit.edit_type for edit in counterfactual.edits)
-
-
-def as_shown(control: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Return a control image at `size`, resized without new grey values."""
-    return control if control.size == size else control.resize(size, Image.Resampling.NEAREST)

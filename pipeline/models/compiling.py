@@ -73,16 +73,13 @@ class Compiling:
             return f"the first image takes about {max(1, round(self._known))} s more"
         return "the first image takes minutes more, once on this machine"
 
-    def add(self, *networks: Any) -> None:
-        """Mark the blocks of these networks to be compiled when they first run. Their weights must be final."""
-        if not self.on:
-            return
-        for network in networks:
-            names = REPEATED | set(getattr(network, "_repeated_blocks", None) or ())
-            for block in network.modules():
-                if type(block).__name__ in names and block._compiled_call_impl is None:
-                    block.compile(fullgraph=True, dynamic=True)
-                    self._blocks.append(block)
+    def add(self, network: Any) -> None:
+        """Mark the blocks of a network to be compiled when they first run. Its weights must be final."""
+        names = REPEATED | set(getattr(network, "_repeated_blocks", None) or ())
+        for block in network.modules() if self.on else ():
+            if type(block).__name__ in names and block._compiled_call_impl is None:
+                block.compile(fullgraph=True, dynamic=True)
+                self._blocks.append(block)
 
     @contextmanager
     def drawing(self) -> Iterator[None]:

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     import torch
 
 log = logging.getLogger(__name__)
-KEPT_TEXTS = 64
-"""Number of cached embeddings of texts: the negative prompt, and captions that are drawn more than once."""
 INVERTED_PARTS = ("unet", "vae", "text_encoder", "text_encoder_2")
 """Folders of the networks that an inversion depends on."""
 
@@ -90,7 +88,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     """The half precision that the model was made for."""
     by_layers = True
     """True if the model draws the same with one layer at a time on the GPU. Tests try it."""
-    kept_texts = KEPT_TEXTS
+    kept_texts = 64
+    """Number of cached embeddings of texts: the negative prompt, and captions that are drawn more than once."""
 
     def __init__(self, section: M) -> None:
         import torch

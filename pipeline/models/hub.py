@@ -119,8 +119,7 @@ def held(weights: Weights) -> LocalWeights:
     """Return the part of these weights that is on this machine. Uses no network."""
     place = weights.local()
     if place is not None:
-        file = getattr(weights, "file", "")
-        path = place / file if file else place
+        path = place / getattr(weights, "file", "")
         size = _size(path) if path.is_file() else sum(_size(one) for one in path.rglob("*") if one.is_file())
         return LocalWeights(path, size, True) if size else LocalWeights(None, _size(part_of(path)))
     from huggingface_hub import get_cached_repo_tree, snapshot_download

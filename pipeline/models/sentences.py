@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from core.latest import Latest
@@ -32,7 +31,10 @@ class SentenceEmbedder:
         self._device = pick_device()
         self._known = Latest[list[float]](KEPT)
         with loaded_from("sentence model", section):
-            self._first_token = _pooled_by_first_token(folder)
+            pooling = folder / "1_Pooling" / "config.json"
+            options = json.loads(pooling.read_text(encoding="utf-8")) if pooling.is_file() else {}
+            # In most models, the mean of all tokens represents the text. In some, the first token does.
+            self._first_token = bool(options.get("pooling_mode_cls_token"))
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
             dtype = pick_dtype(section.dtype, self._device)
             model = AutoModel.from_pretrained(folder, dtype=dtype, **NO_CODE)
@@ -57,9 +59,3 @@ class SentenceEmbedder:
             pooled = (states * mask).sum(1) / mask.sum(1)
         unit = torch.nn.functional.normalize(pooled, dim=1)
         return [[float(x) for x in row] for row in unit]
-
-
-def _pooled_by_first_token(folder: Path) -> bool:
-    """Return True if the model's first token represents the whole text. In most models, the mean of all tokens does."""
-    file = folder / "1_Pooling" / "config.json"
-    return file.is_file() and bool(json.loads(file.read_text(encoding="utf-8")).get("pooling_mode_cls_token"))

@@ -29,8 +29,7 @@ def check_local(role: str, weights: Weights) -> None:
     place = weights.local()
     if place is None:
         return
-    file = getattr(weights, "file", "")
-    path = place / file if file else place
+    path = place / getattr(weights, "file", "")
     package = getattr(weights, "package", "")
     if package and not path.exists():
         raise CannotLoad(
@@ -50,10 +49,8 @@ def locate(role: str, weights: Weights) -> Path:
     such as "captioner". Raises CannotLoad if they are missing and cannot be fetched.
     """
     check_local(role, weights)
-    file: str = getattr(weights, "file", "")
-    place = weights.local()
-    folder = place if place is not None else _fetch(role, weights)
-    return folder / file if file else folder
+    folder = weights.local() or _fetch(role, weights)
+    return folder / str(getattr(weights, "file", ""))
 
 
 def _fetch(role: str, weights: Weights) -> Path:
@@ -106,11 +103,10 @@ def loading() -> Iterator[None]:
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """As `loading`, and raise CannotLoad if the weights cannot be loaded. `also`: further errors that mean this."""
-    errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():
             yield
-    except errors as error:
+    except (*LOAD_ERRORS, *also) as error:
         raise unreadable(role, weights, error) from error
 
 
