@@ -59,35 +59,32 @@ CLASSES: Mapping[type[Data], str] = {
 
 
 class _Once:
-    """An object that is made at the first call, one caller at a time. After a failure the next call tries again."""
+    """The model of a role. The first call loads it, one caller at a time. After a failure the next call tries again."""
 
-    def __init__(self, make: Callable[[], Any], name: str, before: Callable[[], None], free_others: Callable[[], bool]):
-        """`name` names the object in messages. `before` runs before the object is made. `free_others` runs if memory
-        runs out while the object is made or used, and returns True if it freed some.
-        """
-        self._make, self._name, self._before, self._free_others = make, name, before, free_others
-        self._lock = threading.Lock()
+    def __init__(self, models: Models, role: str) -> None:
+        self._models, self._role, self._lock = models, role, threading.Lock()
         self.made: Any = None
         self.used = 0.0
-        """Time of the latest request for the object, on the clock of `time.monotonic`."""
+        """Time of the latest request for the model, on the clock of `time.monotonic`."""
 
     def __call__(self) -> Any:
         with self._lock:
             self.used = time.monotonic()
             if self.made is None:
-                self._before()
-                self.made = self._tried()
+                self._models.make_room(self._role)
+                self.made = self._loaded()
             return self.made
 
-    def _tried(self) -> Any:
+    def _loaded(self) -> Any:
+        free_others = partial(self._models.release_others, self._role)
         try:
-            made = with_room(self._make, self._free_others)
+            made = with_room(partial(self._models.load, self._role), free_others)
         except Exception as error:
             if isinstance(error, UserError) or not lacked_memory(error):
                 raise
-            raise no_room(self._name) from error
+            raise no_room(f"the {self._role}") from error
         if isinstance(made, UsesMemory):
-            made.free_others = self._free_others
+            made.free_others = free_others
         return made
 
     def release(self) -> bool:
@@ -127,17 +124,10 @@ class Models:
             "sentence model": profile.sentences,
             **{f"detector of {kind}": net.detector for kind, net in profile.generator.controlnets.items()},
         }
-        self._held = {
-            role: _Once(
-                partial(self._load, role),
-                f"the {role}",
-                partial(self._make_room, role),
-                partial(self._release_others, role),
-            )
-            for role in self._sections
-        }
+        self._held = {role: _Once(self, role) for role in self._sections}
 
-    def _load(self, role: str) -> Any:
+    def load(self, role: str) -> Any:
+        """Return a new model of a role. Raises UserError if it cannot be loaded."""
         section, kind = self._sections[role], role.removeprefix("detector of ")
         if kind == role:
             more: list[Any] = [self.profile.checks.bands] if role == "embedder" else []
@@ -170,9 +160,9 @@ class Models:
 
     def release_all(self) -> None:
         """Free the memory of all models, as before another profile replaces them."""
-        self._release_others("")
+        self.release_others("")
 
-    def _release_others(self, role: str) -> bool:
+    def release_others(self, role: str) -> bool:
         """Release all models except `role`. Return True if any memory was freed."""
         freed = sum(once.release() for other, once in self._held.items() if other != role)
         if freed:
@@ -180,7 +170,8 @@ class Models:
             give_back_memory()
         return bool(freed)
 
-    def _make_room(self, role: str) -> None:
+    def make_room(self, role: str) -> None:
+        """Release as many of the least recently used models as the model of a role needs room."""
         weights = self.profile.weights()
         place, size = self._needed(role, weights)
         needs = {other: self._needed(other, weights) for other in self.loaded if other != role}

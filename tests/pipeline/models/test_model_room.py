@@ -46,7 +46,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         order.append(role)
         return Loaded()
 
-    monkeypatch.setattr(Models, "_load", load)
+    monkeypatch.setattr(Models, "load", load)
     monkeypatch.setattr("pipeline.models.pick_device", lambda: "cpu")
     return order
 
@@ -125,7 +125,7 @@ def test_models_fit_together_until_one_has_to_make_room(made: list[str], monkeyp
             raise MemoryError
         return Loaded()
 
-    monkeypatch.setattr(Models, "_load", lacking)
+    monkeypatch.setattr(Models, "load", lacking)
     models = Models(load_profile("demo"), lambda _place: 0)
     _ = models.captioner
     models.release_all()
@@ -159,7 +159,7 @@ def test_a_lack_of_memory_frees_the_others_and_is_tried_once_more(
             raise CannotLoad("said by the loader") from RuntimeError("CUDA out of memory")
         return Loaded()
 
-    monkeypatch.setattr(Models, "_load", too_large)
+    monkeypatch.setattr(Models, "load", too_large)
     models: Any = Models(load_profile("demo"))
     _ = models.captioner
     assert models.generator and tries == [("captioner",), ()]
@@ -171,7 +171,7 @@ def test_a_lack_of_memory_frees_the_others_and_is_tried_once_more(
         tries.append(())
         raise MemoryError
 
-    monkeypatch.setattr(Models, "_load", never)
+    monkeypatch.setattr(Models, "load", never)
     tries.clear()
     models = Models(load_profile("demo"))
     _ = models.captioner
@@ -192,7 +192,7 @@ def test_two_that_are_loaded_at_once_wait_for_neither(made: list[str], monkeypat
         both.wait()
         return Loaded()
 
-    monkeypatch.setattr(Models, "_load", slow)
+    monkeypatch.setattr(Models, "load", slow)
     models: Any = Models(load_profile("demo"))
     other = threading.Thread(target=lambda: models.captioner, daemon=True)
     other.start()
