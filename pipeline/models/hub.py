@@ -365,26 +365,19 @@ def _status(error: BaseException) -> int:
 @contextmanager
 def refused(role: str, weights: Weights) -> Iterator[None]:
     """Turn errors of the hub, the network or the disk into one sentence that says what to do."""
-    from huggingface_hub import constants
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HTTPError,  # of the HTTP library that the hub's library uses
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import constants, errors
 
     try:
         yield
-    except (LocalEntryNotFoundError, HTTPError, OSError, JSONDecodeError, KeyError, TypeError) as error:
+    # The HTTPError is of the HTTP library that the hub's library uses.
+    except (errors.LocalEntryNotFoundError, errors.HTTPError, OSError, JSONDecodeError, KeyError, TypeError) as error:
         status = _status(error)
         on_disk = error if isinstance(error, OSError) and error.errno is not None else None
         faults = (
-            (isinstance(error, GatedRepoError), "licence not accepted" if status == 401 else "not granted"),
-            (isinstance(error, RevisionNotFoundError), "no revision"),
-            (isinstance(error, RepositoryNotFoundError), "no repository"),
-            (isinstance(error, OfflineModeIsEnabled), "offline"),
+            (isinstance(error, errors.GatedRepoError), "licence not accepted" if status == 401 else "not granted"),
+            (isinstance(error, errors.RevisionNotFoundError), "no revision"),
+            (isinstance(error, errors.RepositoryNotFoundError), "no repository"),
+            (isinstance(error, errors.OfflineModeIsEnabled), "offline"),
             (status in BUSY, "busy"),
             (status in (401, 403), "denied"),
             (status > 0, "refused"),
