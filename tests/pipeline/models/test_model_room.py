@@ -188,7 +188,7 @@ def test_two_that_are_loaded_at_once_wait_for_neither(made: list[str], monkeypat
 
     def slow(models: Models, _role: str) -> Loaded:
         both.wait()
-        models._release_others("")  # each load does this when memory is short, while the other load still runs
+        models.release_others("")  # each load does this when memory is short, while the other load still runs
         both.wait()
         return Loaded()
 
