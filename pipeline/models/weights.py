@@ -103,10 +103,11 @@ def loading() -> Iterator[None]:
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """As `loading`, and raise CannotLoad if the weights cannot be loaded. `also`: further errors that mean this."""
+    errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():
             yield
-    except (*LOAD_ERRORS, *also) as error:
+    except errors as error:
         raise unreadable(role, weights, error) from error
 
 
