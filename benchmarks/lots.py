@@ -181,7 +181,7 @@ def forget(driver: Driver) -> None:
     """Empty the caches of driver and models, so that each way sees all texts and images for the first time."""
     driver.preparations = Preparations()
     # The casts let mypy report a renamed attribute.
-    cast(Clip, driver.models.embedder)._known.clear()
+    cast(Clip, driver.models.embedder)._known._kept.clear()
     cast(StableDiffusion, driver.models.generator)._texts._kept.clear()
 
 

@@ -24,7 +24,7 @@ from core.progress import Pace, Progress, stop_if
 from core.settings import CaptionSettings, ConditioningSettings, EditingSettings, LanguageSettings
 from core.types import Task
 from evaluation.adapters.architectures import weights_of
-from pipeline.models import Models, hub, load_models, web_file
+from pipeline.models import Models, hub, load_models
 from pipeline.models.inventory import ListedProfile, in_table, listed, sections
 from pipeline.models.machine import memory_in_use, this_machine
 from pipeline.profiles.image_sections import EDITOR, PREVIEW_VAE
@@ -33,7 +33,6 @@ from pipeline.seams import DrawRequest, LanguageRequest
 
 _ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
 """Models that are released right after their check. All others draw together, so they stay loaded together."""
-Found = hub.HubListing | web_file.FileListing
 
 
 def models(options: argparse.Namespace) -> int:
@@ -60,7 +59,7 @@ def fetch(options: argparse.Namespace) -> int:
     verify the files by the hub's hashes. The exit code is 0 if all weights are here, and 3 if some failed.
     """
     profile, line = load_profile(options.profile), ProgressLine()
-    listings, failed = list[tuple[str, Found]](), 0
+    listings, failed = list[tuple[str, hub.Listing]](), 0
     for role, weights in {**profile.weights(), **_under_test(profile)}.items():
         try:
             if isinstance(weights, UserError):
@@ -87,7 +86,7 @@ def fetch(options: argparse.Namespace) -> int:
         failed += _fetch_all(listings, needed, line)
     for role, listing in listings:
         weights = listing.weights
-        if isinstance(listing, hub.HubListing) and not weights.pinned and hub.held(weights).complete is not False:
+        if weights.hub and not weights.pinned and hub.held(weights).complete is not False:
             pin = f'revision = "{listing.commit}"'
             print(f"{role:<28} is not pinned: {pin} in your profile keeps the one that is here.")
     if not failed:
@@ -111,17 +110,14 @@ def _under_test(profile: Profile) -> dict[str, Weights | UserError]:
     return by_role
 
 
-def _listing(role: str, weights: Weights, verify: bool) -> Found:
-    if isinstance(weights, WebFile):
-        file = web_file.listing(role, weights)
-        return web_file.damaged(role, file) if verify else file
+def _listing(role: str, weights: Weights, verify: bool) -> hub.Listing:
     listing = hub.listing(role, weights)
-    return hub.damaged(listing) if verify else listing
+    return hub.damaged(role, listing) if verify else listing
 
 
-def _require_room(found: list[tuple[str, Found]], left: Mapping[Path, int]) -> None:
+def _require_room(found: list[tuple[str, hub.Listing]], left: Mapping[Path, int]) -> None:
     """Raise UserError if the disk of the hub's cache, or of torch's cache, has too little space."""
-    files = [one.place for _, one in found if isinstance(one, web_file.FileListing) and one.missing]
+    files = [Path(one.weights.path) for _, one in found if isinstance(one.weights, WebFile) and one.missing]
     apart = {place: left[place] for place in files if hub.disk_of(place) != hub.disk_of(hub.cache_folder())}
     hub.require_room(sum(left.values()) - sum(apart.values()))
     if apart:
@@ -139,7 +135,7 @@ def _require_yes(needed: int, agreed: bool) -> None:
         raise UserError("Nothing was fetched.")
 
 
-def _fetch_all(found: list[tuple[str, Found]], needed: int, line: ProgressLine) -> int:
+def _fetch_all(found: list[tuple[str, hub.Listing]], needed: int, line: ProgressLine) -> int:
     """Download all weights. Return the number of models whose download failed."""
     pace, came, failed = Pace(needed), 0, 0
     with stop_on_signals() as stop:
@@ -155,9 +151,7 @@ def _fetch_all(found: list[tuple[str, Found]], needed: int, line: ProgressLine) 
                 line(Progress(role, min(came, needed), needed, left, note))
 
             try:
-                if isinstance(listing, web_file.FileListing):
-                    web_file.download(role, listing, told, stop.asked)
-                elif listing.missing:
+                if listing.missing:
                     hub.download(role, listing, told, stop.asked)
             except CannotLoad as error:
                 line.say(str(error))

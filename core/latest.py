@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar, cast
 
 V = TypeVar("V")
 
@@ -38,6 +38,16 @@ class Latest(Generic[V]):
             while self._weight > self._size:
                 self._weight -= self._weigh(self._kept.popitem(last=False)[1])
         return value
+
+    def each(self, keys: Sequence[object], make: Callable[[list[int]], Iterable[V]]) -> list[V]:
+        """Return the value of each key. `make` gets an index of each key that is not in the cache, and returns their
+        values, which are stored.
+        """
+        known = {key: self.get(key) for key in keys}
+        new = {key: place for place, key in enumerate(keys) if known[key] is None}
+        made = make(list(new.values())) if new else ()
+        found = known | {key: self.put(key, value) for key, value in zip(new, made, strict=True)}
+        return [cast(V, found[key]) for key in keys]
 
     def once(self, key: object, make: Callable[[], V]) -> V:
         """Return the cached value, else call `make` and store its result. Two threads may both call `make`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from functools import lru_cache
 from typing import Any
 
 from core.lineage import Lineage, read_settings, set_methods
@@ -19,14 +18,9 @@ METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONT
 set_methods(lambda name: METHODS[name].settings_type)
 
 
-@lru_cache(maxsize=64)
-def _unknown(name: str) -> MethodDescription:
-    return MethodDescription(name)
-
-
 def method_of(name: str) -> MethodDescription:
     """Return the description of a method. An unknown method has no type of settings and no artifacts."""
-    return METHODS.get(name) or _unknown(name)
+    return METHODS.get(name) or MethodDescription(name)
 
 
 def read_lineage(plain: Mapping[str, Any]) -> Lineage:

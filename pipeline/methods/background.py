@@ -46,7 +46,6 @@ from pipeline.methods.controlnet import (
     ControlNetMethod,
     ControlNetPrepared,
     ControlNetSettings,
-    as_shown,
 )
 from pipeline.methods.drawing import evenly, part_of
 from pipeline.models.inverting import Inverts
@@ -56,7 +55,6 @@ from pipeline.seams import (
     CaseRequest,
     DrawnImage,
     DrawRequest,
-    InversionStore,
     Models,
     OnStep,
     Source,
@@ -124,76 +122,6 @@ class BackgroundSettings(ControlNetSettings):
 _own = BackgroundSettings.own
 
 
-class BackgroundDescription(ControlNetDescription):
-    title = "New background"
-    settings_type = BackgroundSettings
-    draws_whole = False
-    artifacts: tuple[Artifact, ...] = (
-        *ControlNetDescription.artifacts,
-        Artifact(BEHIND, "Background", "The background without the subject"),
-        Artifact(SUBJECT_MASK, "Subject", "The place of the subject, white"),
-    )
-    decided = MappingProxyType({"start": "noise", "fresh_noise": 0.0, "fresh_noise_by_type": ""})
-
-    sections = (*ControlNetDescription.sections, "composite")
-
-    def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        of_stages = {name: getattr(settings, name) for name in ("subject", "backgrounds")}
-        return super().settings_of(settings).model_copy(update={"painted": region, **of_stages})
-
-    def equal_images(self, settings: MethodSettings) -> str:
-        own = _own(settings)
-        return _EQUAL if own.behind in ("folder", "bank") and not own.composite.moves else ""
-
-    def prompt(
-        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
-    ) -> str:
-        return prompts["background"].evaluate(caption=counterfactual.text)
-
-    def model_name(self, models: Models, settings: MethodSettings) -> str:
-        return OWN_PICTURES if _own(settings).behind == "folder" else super().model_name(models, settings)
-
-    def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        region = source.region and image_sha(source.region)
-        return super().preparation_key(source, settings), region, _own(settings).behind
-
-    def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
-        own = _own(settings)
-        return super().shape(settings, size), own.composite, own.behind
-
-    def refused(self, profile: Profile, settings: MethodSettings) -> str:
-        own = _own(settings)
-        if own.behind == "folder":
-            return ""
-        if own.composite.layout == "outpaint" and not profile.generator.outpaints:
-            return _GROWS.format(name=profile.name)
-        if own.behind == "bank" and own.composite.layout != "text":
-            return _BANK_OF_TEXT
-        return super().refused(profile, settings)
-
-    def lacks(self, settings: MethodSettings, masked: bool) -> str:
-        own = _own(settings)
-        if own.painted is None or own.painted.whole:
-            return NO_SUBJECT
-        return _MASK_STAYS if masked and own.composite.moves else super().lacks(settings, masked)
-
-    def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
-        effort = super().effort(settings, size)
-        return effort and replace(effort, by=f"{self.name}, {_own(settings).behind}")
-
-    def with_models(
-        self,
-        models: Models,
-        prompts: PromptSet,
-        labels: Sequence[str] = (),
-        inversions: InversionStore | None = None,
-    ) -> BackgroundMethod:
-        return BackgroundMethod(models, prompts, labels, inversions)
-
-
-BACKGROUND = BackgroundDescription("background")
-
-
 @dataclass(frozen=True)
 class BackgroundPrepared(ControlNetPrepared):
     subject: Mask = field(kw_only=True)
@@ -224,15 +152,8 @@ class _WhenNeeded:
 class BackgroundMethod(ControlNetMethod):
     """Puts subjects in front of backgrounds."""
 
-    _described = BACKGROUND
-
-    def __init__(
-        self, models: Models, prompts: PromptSet, labels: Sequence[str], inversions: InversionStore | None
-    ) -> None:
-        """`inversions` stores the backgrounds of the bank."""
-        generator: Any = _WhenNeeded(models)
-        super().__init__(generator, None, prompts, labels, models.detector, inversions)
-        self._models = models
+    def _load(self, models: Models) -> tuple[Any, None]:
+        return _WhenNeeded(models), None
 
     def prepare(
         self,
@@ -254,7 +175,7 @@ class BackgroundMethod(ControlNetMethod):
             reach = 2 * round(REACH * min(size)) + 1
             free = np.asarray(source.region.resize(size, Image.Resampling.BOX)) // 255
             control.paste(whole, mask=Image.fromarray(255 * cv2.erode(free, np.ones((reach, reach), np.uint8))))
-            shown = {CONTROL_IMAGE: as_shown(control, source.image.size)}
+            shown = {CONTROL_IMAGE: control.resize(source.image.size, Image.Resampling.NEAREST)}
         return BackgroundPrepared(source, own, shown, control, subject=np.asarray(source.region) < 128)
 
     def batch(self, prepared: ControlNetPrepared, waiting: int | None = None, watched: bool = True) -> int:
@@ -289,7 +210,7 @@ class BackgroundMethod(ControlNetMethod):
             backgrounds: Sequence[DrawnImage] = [_own_background(one, request, size) for one, request in pairs]
             on_step(1, 1)
         else:
-            self._at_work = generator = self._generator.on(own.conditioning.kind)
+            self._at_work = generator = self._model.on(own.conditioning.kind)
             strength = own.generation.control_strength if own.behind == "edges" else 0.0
             drawing = own.generation.model_copy(update={"control_strength": strength})
             controls = [one.control for one in prepared]
@@ -347,6 +268,68 @@ class BackgroundMethod(ControlNetMethod):
             own.avoid,
             models.segmenter if models.segmenter_name() else None,
         )
+
+
+class BackgroundDescription(ControlNetDescription):
+    title = "New background"
+    settings_type = BackgroundSettings
+    method_type = BackgroundMethod
+    draws_whole = False
+    artifacts: tuple[Artifact, ...] = (
+        *ControlNetDescription.artifacts,
+        Artifact(BEHIND, "Background", "The background without the subject"),
+        Artifact(SUBJECT_MASK, "Subject", "The place of the subject, white"),
+    )
+    decided = MappingProxyType({"start": "noise", "fresh_noise": 0.0, "fresh_noise_by_type": ""})
+
+    sections = (*ControlNetDescription.sections, "composite")
+
+    def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
+        of_stages = {name: getattr(settings, name) for name in ("subject", "backgrounds")}
+        return super().settings_of(settings).model_copy(update={"painted": region, **of_stages})
+
+    def equal_images(self, settings: MethodSettings) -> str:
+        own = _own(settings)
+        return _EQUAL if own.behind in ("folder", "bank") and not own.composite.moves else ""
+
+    def prompt(
+        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
+    ) -> str:
+        return prompts["background"].evaluate(caption=counterfactual.text)
+
+    def model_name(self, models: Models, settings: MethodSettings) -> str:
+        return OWN_PICTURES if _own(settings).behind == "folder" else super().model_name(models, settings)
+
+    def preparation_key(self, source: Source, settings: MethodSettings) -> object:
+        region = source.region and image_sha(source.region)
+        return super().preparation_key(source, settings), region, _own(settings).behind
+
+    def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
+        own = _own(settings)
+        return super().shape(settings, size), own.composite, own.behind
+
+    def refused(self, profile: Profile, settings: MethodSettings) -> str:
+        own = _own(settings)
+        if own.behind == "folder":
+            return ""
+        if own.composite.layout == "outpaint" and not profile.generator.outpaints:
+            return _GROWS.format(name=profile.name)
+        if own.behind == "bank" and own.composite.layout != "text":
+            return _BANK_OF_TEXT
+        return super().refused(profile, settings)
+
+    def lacks(self, settings: MethodSettings, masked: bool) -> str:
+        own = _own(settings)
+        if own.painted is None or own.painted.whole:
+            return NO_SUBJECT
+        return _MASK_STAYS if masked and own.composite.moves else super().lacks(settings, masked)
+
+    def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
+        effort = super().effort(settings, size)
+        return effort and replace(effort, by=f"{self.name}, {_own(settings).behind}")
+
+
+BACKGROUND = BackgroundDescription("background")
 
 
 def _own_background(prepared: ControlNetPrepared, request: DrawRequest, size: int) -> DrawnImage:

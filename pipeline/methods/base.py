@@ -32,6 +32,8 @@ class MethodDescription:
 
     title = ""
     settings_type: type[MethodSettings] = UnreadSettings
+    method_type: type[Any] | None = None
+    """The class that `with_models` calls, with this description and its own arguments. None for an unknown method."""
     artifacts: tuple[Artifact, ...] = ()
     role = "image generator"
     """Role of the drawing model in the profile."""
@@ -143,10 +145,15 @@ class MethodDescription:
         labels: Sequence[str] = (),
         inversions: InversionStore | None = None,
     ) -> Method[Any]:
-        """Return the method with its models. Checks compare a label with `labels`. `inversions` stores inversions.
-        Raises UserError if the method is unknown.
+        """Return the method with its models, loaded. Checks compare a label with `labels`. `inversions` stores
+        inversions. Raises UserError if the method is unknown.
         """
-        raise UserError(f"Images of the method {self.name[:80]!r} cannot be made here: this version does not know it.")
+        if self.method_type is None:
+            raise UserError(
+                f"Images of the method {self.name[:80]!r} cannot be made here: this version does not know it."
+            )
+        method: Method[Any] = self.method_type(self, models, prompts, labels, inversions)
+        return method
 
     # What other programs read
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from core.lineage import Lineage, MethodSettings
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.progress import OnProgress, Progress, StepTimer, stop_if
 from core.regions import WHOLE, Region
-from core.settings import ConditioningSettings, ControlKind, GenerationSettings, Settings, Start
+from core.settings import ConditioningSettings, GenerationSettings, Settings, Start
 from core.types import GENERATION, CounterfactualCaption, Task
 from pipeline.conditioning import control_image, painted, remark_on
 from pipeline.drawing_speed import Effort, effort_of
@@ -29,12 +29,10 @@ from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith, joined
 from pipeline.seams import (
     CaseRequest,
-    Detector,
     DrawnImage,
     DrawRequest,
     Embedder,
     Generator,
-    InversionStore,
     Models,
     OnStep,
     Prepared,
@@ -94,9 +92,114 @@ class ControlNetSettings(BatchedSettings):
 _own = ControlNetSettings.own
 
 
+@dataclass(frozen=True)
+class ControlNetPrepared(Prepared):
+    """A source with its control image, and with its inversion if drawing starts from it."""
+
+    settings: ControlNetSettings
+    control: Image.Image
+    """Control image, RGB, at the size that is drawn."""
+    inversion: Inversion | None = None
+
+
+class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
+    """Draws a caption on a control image, such as the source's edges. Without an embedder only edges are checked."""
+
+    _model: Generator
+
+    def _load(self, models: Models) -> tuple[Any, Embedder | None]:
+        return models.generator, models.embedder
+
+    def prepare(
+        self,
+        source: Source,
+        settings: MethodSettings,
+        on_progress: OnProgress | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> ControlNetPrepared:
+        """Make the control image, and the inversion if drawing starts from it. Raises UserError if the control image
+        needs a model or a mask that is missing, or if the generator cannot be inverted.
+        """
+        own = _own(settings)
+        if on_progress is not None and own.conditioning.kind in DRAWN_BY_MODEL:
+            on_progress(Progress(GENERATION, 0, 1, note="drawing the control image"))
+        stop_if(cancelled)
+        fitted = fit(source.image, own.generation.short_side, SIDE_MULTIPLE)
+        control = control_image(fitted, own.conditioning, self._models.detector, source.mask)
+        inversion, timer = None, StepTimer()
+
+        def on_step(done: int, total: int) -> None:
+            stop_if(cancelled)
+            timer.steps = done
+            if on_progress is not None:
+                left = timer.seconds_left(total - done)
+                on_progress(Progress(GENERATION, done, total, left, "inverting the source"))
+
+        if own.generation.inverted:
+            inversion = self._inverted(self._source_prompt(source), own, fitted, control, on_step)
+        shown = {CONTROL_IMAGE: control.resize(source.image.size, Image.Resampling.NEAREST)}
+        remark = remark_on(control, own.conditioning)
+        return ControlNetPrepared(source, own, shown, control, inversion, remark=remark)
+
+    def _source_prompt(self, source: Source) -> str:
+        return source.caption
+
+    def _inverted(
+        self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
+    ) -> Inversion:
+        """Invert the source with its control image: more exact than without it, and images are drawn with it too."""
+        generator, drawing = self._inverts(settings), settings.generation
+        held_to = Control(control, drawing.control_strength, drawing.control_until)
+        return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)
+
+    def _inverts(self, settings: ControlNetSettings) -> Inverts:
+        generator: object = self._model.on(settings.conditioning.kind)
+        if not isinstance(generator, Inverts):
+            raise UserError("This image generator cannot be inverted: take a profile with a Stable Diffusion.")
+        return generator
+
+    def batch(self, prepared: ControlNetPrepared, waiting: int | None = None, watched: bool = True) -> int:
+        best = self._model.on(prepared.settings.conditioning.kind).batch(prepared.control.size, watched)
+        return prepared.settings.generation.batch or evenly(waiting, best)
+
+    def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
+        """Return the prompt's length in windows of the text encoder. Only prompts of equal length share a batch."""
+        generator = self._model.on(prepared.settings.conditioning.kind)
+        classes_in_mask = in_mask(prepared.source.mask, prepared.source.task)
+        return generator.reading_length(self._prompt(prepared, counterfactual, classes_in_mask))
+
+    def _draw(
+        self, prepared: Sequence[ControlNetPrepared], requests: Sequence[DrawRequest], size: int, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
+        settings = prepared[0].settings
+        self._at_work = generator = self._model.on(settings.conditioning.kind)
+        return generator.draw(requests, size, [one.control for one in prepared], settings.generation, on_step)
+
+    def _request(self, prepared: ControlNetPrepared, prompt: str, image: CaseRequest) -> DrawRequest:
+        request = super()._request(prepared, prompt, image)
+        if prepared.inversion is None:
+            return request
+        start = prepared.inversion.start(image.seed, _fresh_noise(prepared.settings, image.counterfactual))
+        return replace(request, start=start, negative_prompt=self._negative_prompt(prepared))
+
+    def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
+        """Return the negative prompt of the settings, or else the caption of an inverted source, so that guidance
+        strengthens what differs from it (negative-prompt inversion). Return "" without guidance.
+        """
+        drawing = prepared.settings.generation
+        if drawing.guidance <= 1:
+            return ""
+        return drawing.negative_prompt or (prepared.source.caption if prepared.inversion is not None else "")
+
+    def _compared(self, prepared: ControlNetPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
+        compared = {"control": prepared.control, "conditioning": prepared.settings.conditioning, "drawn": drawn}
+        return compared | ({} if prepared.inversion is None else {"psnr": prepared.inversion.psnr})
+
+
 class ControlNetDescription(MethodDescription):
     title = "ControlNet"
     settings_type = ControlNetSettings
+    method_type = ControlNetMethod
     artifacts: tuple[Artifact, ...] = (
         Artifact(CONTROL_IMAGE, "Control", "The control image that it was drawn on", lines=True),
     )
@@ -164,7 +267,7 @@ class ControlNetDescription(MethodDescription):
         if not self.needs_mask(settings):
             return {}
         drawn_size = fitted_size(size, _own(settings).generation.short_side, SIDE_MULTIPLE)
-        return {CONTROL_IMAGE: as_shown(painted(mask, drawn_size), size)}
+        return {CONTROL_IMAGE: painted(mask, drawn_size).resize(size, Image.Resampling.NEAREST)}
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
         """Return the kind of control image, the drawn size, and the generation settings that a batch shares."""
@@ -183,16 +286,6 @@ class ControlNetDescription(MethodDescription):
         drawing = _own(settings).generation
         evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
         return evaluations if drawing.inverted else 0.0
-
-    def with_models(
-        self,
-        models: Models,
-        prompts: PromptSet,
-        labels: Sequence[str] = (),
-        inversions: InversionStore | None = None,
-    ) -> ControlNetMethod:
-        """Load the generator and the embedder. A detector is loaded when its kind of control image is drawn."""
-        return ControlNetMethod(models.generator, models.embedder, prompts, labels, models.detector, inversions)
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
         """Add the fields of the ControlNet extension. A lineage names base model and ControlNet with a plus between."""
@@ -229,124 +322,5 @@ class ControlNetDescription(MethodDescription):
 CONTROLNET = ControlNetDescription("controlnet")
 
 
-@dataclass(frozen=True)
-class ControlNetPrepared(Prepared):
-    """A source with its control image, and with its inversion if drawing starts from it."""
-
-    settings: ControlNetSettings
-    control: Image.Image
-    """Control image, RGB, at the size that is drawn."""
-    inversion: Inversion | None = None
-
-
-class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
-    """Draws a caption on a control image, such as the source's edges. Without an embedder only edges are checked."""
-
-    _described: MethodDescription = CONTROLNET
-
-    def __init__(
-        self,
-        generator: Generator,
-        embedder: Embedder | None,
-        prompts: PromptSet,
-        labels: Sequence[str] = (),
-        detector: Callable[[ControlKind], Detector] | None = None,
-        inversions: InversionStore | None = None,
-    ) -> None:
-        """`detector` returns the model for a kind of control image that needs one."""
-        super().__init__(self._described, generator, embedder, prompts, labels)
-        self._generator, self._detector, self._inversions = generator, detector, inversions
-
-    def prepare(
-        self,
-        source: Source,
-        settings: MethodSettings,
-        on_progress: OnProgress | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> ControlNetPrepared:
-        """Make the control image, and the inversion if drawing starts from it. Raises UserError if the control image
-        needs a model or a mask that is missing, or if the generator cannot be inverted.
-        """
-        own = _own(settings)
-        if on_progress is not None and own.conditioning.kind in DRAWN_BY_MODEL:
-            on_progress(Progress(GENERATION, 0, 1, note="drawing the control image"))
-        stop_if(cancelled)
-        fitted = fit(source.image, own.generation.short_side, SIDE_MULTIPLE)
-        control = control_image(fitted, own.conditioning, self._detector, source.mask)
-        inversion, timer = None, StepTimer()
-
-        def on_step(done: int, total: int) -> None:
-            stop_if(cancelled)
-            timer.steps = done
-            if on_progress is not None:
-                left = timer.seconds_left(total - done)
-                on_progress(Progress(GENERATION, done, total, left, "inverting the source"))
-
-        if own.generation.inverted:
-            inversion = self._inverted(self._source_prompt(source), own, fitted, control, on_step)
-        shown = {CONTROL_IMAGE: as_shown(control, source.image.size)}
-        remark = remark_on(control, own.conditioning)
-        return ControlNetPrepared(source, own, shown, control, inversion, remark=remark)
-
-    def _source_prompt(self, source: Source) -> str:
-        return source.caption
-
-    def _inverted(
-        self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
-    ) -> Inversion:
-        """Invert the source with its control image: more exact than without it, and images are drawn with it too."""
-        generator, drawing = self._inverts(settings), settings.generation
-        held_to = Control(control, drawing.control_strength, drawing.control_until)
-        return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)
-
-    def _inverts(self, settings: ControlNetSettings) -> Inverts:
-        generator: object = self._generator.on(settings.conditioning.kind)
-        if not isinstance(generator, Inverts):
-            raise UserError("This image generator cannot be inverted: take a profile with a Stable Diffusion.")
-        return generator
-
-    def batch(self, prepared: ControlNetPrepared, waiting: int | None = None, watched: bool = True) -> int:
-        best = self._generator.on(prepared.settings.conditioning.kind).batch(prepared.control.size, watched)
-        return prepared.settings.generation.batch or evenly(waiting, best)
-
-    def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return the prompt's length in windows of the text encoder. Only prompts of equal length share a batch."""
-        generator = self._generator.on(prepared.settings.conditioning.kind)
-        classes_in_mask = in_mask(prepared.source.mask, prepared.source.task)
-        return generator.reading_length(self._prompt(prepared, counterfactual, classes_in_mask))
-
-    def _draw(
-        self, prepared: Sequence[ControlNetPrepared], requests: Sequence[DrawRequest], size: int, on_step: OnStep
-    ) -> Sequence[DrawnImage]:
-        settings = prepared[0].settings
-        self._at_work = generator = self._generator.on(settings.conditioning.kind)
-        return generator.draw(requests, size, [one.control for one in prepared], settings.generation, on_step)
-
-    def _request(self, prepared: ControlNetPrepared, prompt: str, image: CaseRequest) -> DrawRequest:
-        request = super()._request(prepared, prompt, image)
-        if prepared.inversion is None:
-            return request
-        start = prepared.inversion.start(image.seed, _fresh_noise(prepared.settings, image.counterfactual))
-        return replace(request, start=start, negative_prompt=self._negative_prompt(prepared))
-
-    def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
-        """Return the negative prompt of the settings, or else the caption of an inverted source, so that guidance
-        strengthens what differs from it (negative-prompt inversion). Return "" without guidance.
-        """
-        drawing = prepared.settings.generation
-        if drawing.guidance <= 1:
-            return ""
-        return drawing.negative_prompt or (prepared.source.caption if prepared.inversion is not None else "")
-
-    def _compared(self, prepared: ControlNetPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
-        compared = {"control": prepared.control, "conditioning": prepared.settings.conditioning, "drawn": drawn}
-        return compared | ({} if prepared.inversion is None else {"psnr": prepared.inversion.psnr})
-
-
 def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCaption) -> float:
     return settings.generation.fresh_noise_of(edit.edit_type for edit in counterfactual.edits)
-
-
-def as_shown(control: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Return a control image at `size`, resized without new grey values."""
-    return control if control.size == size else control.resize(size, Image.Resampling.NEAREST)

@@ -28,9 +28,9 @@ from pipeline.seams import (
     CaseRequest,
     DrawnImage,
     DrawRequest,
-    Editor,
     Embedder,
-    Generator,
+    InversionStore,
+    Models,
     OnStep,
     Prepared,
 )
@@ -91,17 +91,21 @@ class DrawingMethod(ABC, Generic[R]):
     def __init__(
         self,
         description: MethodDescription,
-        model: Generator | Editor,
-        embedder: Embedder | None,
+        models: Models,
         prompts: PromptSet,
-        labels: Sequence[str] = (),
+        labels: Sequence[str],
+        inversions: InversionStore | None,
     ) -> None:
-        """`model` draws. `labels` are the classes with which the checks compare a label."""
+        """See `MethodDescription.with_models`."""
         self._description, self.name = description, description.name
-        self._model = model
-        self._at_work = model
-        """The model that draws now: `model`, or its variant for a kind of control image."""
-        self._embedder, self._prompts, self._labels = embedder, prompts, tuple(labels)
+        self._models, self._prompts, self._labels, self._inversions = models, prompts, tuple(labels), inversions
+        self._model, self._embedder = self._load(models)
+        self._at_work = self._model
+        """The model that draws now: `_model`, or its variant for a kind of control image."""
+
+    @abstractmethod
+    def _load(self, models: Models) -> tuple[Any, Embedder | None]:
+        """Return the model that draws (a Generator or an Editor), and the embedder of the checks if they use one."""
 
     @abstractmethod
     def _draw(
@@ -144,7 +148,7 @@ class DrawingMethod(ABC, Generic[R]):
         model = self._at_work.name
         compiling = max((drawn.compiling for drawn in all_drawn), default=0.0)
         fitted = [
-            None if drawn.image is None else _fitted(drawn.image, source.source.image.size)
+            drawn.image and drawn.image.resize(source.source.image.size, Image.Resampling.LANCZOS)
             for source, drawn in zip(prepared, all_drawn, strict=True)
         ]
         self._embed(prepared, images, fitted)
@@ -233,10 +237,6 @@ class DriftingMethod(DrawingMethod[R]):
         undone = {"moved_back": drift if can_move_back(drift) else None}
         lineage = replace(case.lineage, settings=case.lineage.settings.model_copy(update=undone))
         return replace(case, lineage=lineage, checks=(framing_kept(drift, case.image.size), *case.checks))
-
-
-def _fitted(drawn: Image.Image, size: tuple[int, int]) -> Image.Image:
-    return drawn if drawn.size == size else drawn.resize(size, Image.Resampling.LANCZOS)
 
 
 def part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:

@@ -31,9 +31,8 @@ from pipeline.models.batching import AtOnce, judged
 from pipeline.models.inverting import Control, Inversion, steps_of
 from pipeline.models.model_memory import UsesMemory
 from pipeline.profiles.profile import Profile
-from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith
-from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, InversionStore, Models, OnStep, Source
+from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, OnStep, Source
 
 GUIDANCES = (1.5, 1.4, 1.3, 1.2, 1.1, 1.0)
 SELF_REPLACEMENTS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -83,64 +82,8 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 _own = EditedSettings.own
 
 
-class EditDescription(ControlNetDescription):
-    title = "Edited from its noise"
-    settings_type = EditedSettings
-    draws_whole = False
-    decided = MappingProxyType(
-        {"start": "inverted", "fresh_noise": 0.0, "fresh_noise_by_type": "", "negative_prompt": ""}
-    )
-
-    sections = (*ControlNetDescription.sections, "edit")
-
-    def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        return super().settings_of(settings, source_caption).model_copy(update={"painted": region})
-
-    def equal_images(self, settings: MethodSettings) -> str:
-        return _EQUAL
-
-    def cannot_draw(self, profile: Profile) -> str:
-        return profile.generator.cannot_invert
-
-    def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
-        return super().shape(settings, size), _own(settings).edit
-
-    def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
-        effort = super().effort(settings, size)
-        if effort is None or not isinstance(settings, EditedSettings):
-            return effort
-        return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
-
-    def preparing(self, settings: MethodSettings) -> float:
-        """Return half of ControlNet's value if each image draws the source too, and so takes twice as long."""
-        own = _own(settings).edit
-        reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
-        return super().preparing(settings) / (2 if reads_source else 1)
-
-    def with_models(
-        self,
-        models: Models,
-        prompts: PromptSet,
-        labels: Sequence[str] = (),
-        inversions: InversionStore | None = None,
-    ) -> EditMethod:
-        return EditMethod(models.generator, models.embedder, prompts, labels, models.detector, inversions)
-
-    def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        fields, settings = super().parameters(lineage, size, made_with), lineage.settings
-        if not isinstance(settings, EditedSettings):
-            return fields
-        own = {"Cross replace": settings.edit.cross_replace, "Self replace": settings.self_replace}
-        return {**fields, "CFG scale": settings.guidance, **own}
-
-
-EDIT = EditDescription("edit")
-
-
 class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     """Draws changed captions of a source in one batch with the source."""
-
-    _described = EDIT
 
     def prepare(self, source: Source, *arguments: Any, **more: Any) -> ControlNetPrepared:
         """Make control image and inversion. Also raises UserError if the source cannot be redrawn well enough."""
@@ -222,7 +165,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     ) -> Sequence[DrawnImage]:
         first, own = prepared[0], _own(prepared[0].settings)
         inversion, picture = self._inversion(first), _picture(first)
-        self._at_work = generator = self._generator.on(own.conditioning.kind)
+        self._at_work = generator = self._model.on(own.conditioning.kind)
         free_others = generator.free_others if isinstance(generator, UsesMemory) else UsesMemory.free_others
         values = len(own.swept) if own.edit.full_sweep and own.swept else 1
         length, by_length = generator.reading_length, dict[int, list[tuple[EditedSettings, DrawRequest]]]()
@@ -264,6 +207,52 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
             done |= {request.place: placed(picture, drawn[request.place]) for _, request in alike}
             begun += size
         return [done[request.place] for request in requests]
+
+
+class EditDescription(ControlNetDescription):
+    title = "Edited from its noise"
+    settings_type = EditedSettings
+    method_type = EditMethod
+    draws_whole = False
+    decided = MappingProxyType(
+        {"start": "inverted", "fresh_noise": 0.0, "fresh_noise_by_type": "", "negative_prompt": ""}
+    )
+
+    sections = (*ControlNetDescription.sections, "edit")
+
+    def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
+        return super().settings_of(settings, source_caption).model_copy(update={"painted": region})
+
+    def equal_images(self, settings: MethodSettings) -> str:
+        return _EQUAL
+
+    def cannot_draw(self, profile: Profile) -> str:
+        return profile.generator.cannot_invert
+
+    def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
+        return super().shape(settings, size), _own(settings).edit
+
+    def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
+        effort = super().effort(settings, size)
+        if effort is None or not isinstance(settings, EditedSettings):
+            return effort
+        return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
+
+    def preparing(self, settings: MethodSettings) -> float:
+        """Return half of ControlNet's value if each image draws the source too, and so takes twice as long."""
+        own = _own(settings).edit
+        reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
+        return super().preparing(settings) / (2 if reads_source else 1)
+
+    def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
+        fields, settings = super().parameters(lineage, size, made_with), lineage.settings
+        if not isinstance(settings, EditedSettings):
+            return fields
+        own = {"Cross replace": settings.edit.cross_replace, "Self replace": settings.self_replace}
+        return {**fields, "CFG scale": settings.guidance, **own}
+
+
+EDIT = EditDescription("edit")
 
 
 def _picture(prepared: ControlNetPrepared) -> Image.Image:

@@ -35,7 +35,6 @@ from pipeline.seams import (
     DrawRequest,
     Editor,
     Embedder,
-    InversionStore,
     Models,
     OnStep,
     Prepared,
@@ -63,9 +62,59 @@ class InstructSettings(DriftingSettings):
 _own = InstructSettings.own
 
 
+@dataclass(frozen=True)
+class InstructPrepared(Prepared):
+    """A source at the size at which it is edited."""
+
+    settings: InstructSettings
+    picture: Image.Image
+    """The source at this size, RGB."""
+
+
+class InstructMethod(DriftingMethod[InstructPrepared]):
+    """Edits the source by an instruction, with an editor. Without an embedder, only edges and outlines are checked."""
+
+    _model: Editor
+
+    def _load(self, models: Models) -> tuple[Any, Embedder | None]:
+        return models.editor, models.embedder
+
+    def prepare(
+        self,
+        source: Source,
+        settings: MethodSettings,
+        on_progress: OnProgress | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> InstructPrepared:
+        own = _own(settings)
+        stop_if(cancelled)
+        size = editing_size(source.image.size, own.editing.short_side)
+        return InstructPrepared(source, own, {}, source.image.resize(size, Image.Resampling.LANCZOS))
+
+    def batch(self, prepared: InstructPrepared, waiting: int | None = None, watched: bool = True) -> int:
+        return prepared.settings.editing.batch or evenly(waiting, self._model.batch(prepared.picture.size))
+
+    def together(self, prepared: InstructPrepared, counterfactual: CounterfactualCaption) -> Hashable:
+        """Return the hash of the source, since an editor reads one source at a time."""
+        return image_sha(prepared.source.image)
+
+    def _draw(
+        self, prepared: Sequence[InstructPrepared], requests: Sequence[DrawRequest], size: int, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
+        pictures = [one.picture for one in prepared]
+        drawn = self._model.draw(requests, size, pictures, prepared[0].settings.editing, on_step)
+        return [placed(picture, one) for picture, one in zip(pictures, drawn, strict=True)]
+
+    def _compared(self, prepared: InstructPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
+        # If the source is larger than the drawn picture, the result has no finer edges than the drawn picture.
+        smaller = min(image, drawn, key=lambda one: one.width * one.height)
+        return {"control": None, "drawn": smaller, "lines": LINES}
+
+
 class InstructDescription(MethodDescription):
     title = "Edited by instruction"
     settings_type = InstructSettings
+    method_type = InstructMethod
     role = EDITOR
     steps_setting = "editing.steps"
     sections = ("editing",)
@@ -99,15 +148,6 @@ class InstructDescription(MethodDescription):
         width, height = editing_size(size, settings.editing.short_side)
         return Effort(width * height, settings.editing.steps, settings.editing.guidance > 1, by=self.name)
 
-    def with_models(
-        self,
-        models: Models,
-        prompts: PromptSet,
-        labels: Sequence[str] = (),
-        inversions: InversionStore | None = None,
-    ) -> InstructMethod:
-        return InstructMethod(models.editor, models.embedder, prompts, labels)
-
     def drawn_by(self, profile: Profile) -> DrawingModel | None:
         return profile.editor
 
@@ -125,55 +165,3 @@ class InstructDescription(MethodDescription):
 
 
 INSTRUCT = InstructDescription("instruct")
-
-
-@dataclass(frozen=True)
-class InstructPrepared(Prepared):
-    """A source at the size at which it is edited."""
-
-    settings: InstructSettings
-    picture: Image.Image
-    """The source at this size, RGB."""
-
-
-class InstructMethod(DriftingMethod[InstructPrepared]):
-    """Edits the source by an instruction, with an editor. Without an embedder, only edges and outlines are checked."""
-
-    def __init__(
-        self, editor: Editor, embedder: Embedder | None, prompts: PromptSet, labels: Sequence[str] = ()
-    ) -> None:
-        super().__init__(INSTRUCT, editor, embedder, prompts, labels)
-        self._editor = editor
-
-    def prepare(
-        self,
-        source: Source,
-        settings: MethodSettings,
-        on_progress: OnProgress | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> InstructPrepared:
-        own = _own(settings)
-        stop_if(cancelled)
-        size = editing_size(source.image.size, own.editing.short_side)
-        image = source.image
-        picture = image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
-        return InstructPrepared(source, own, {}, picture)
-
-    def batch(self, prepared: InstructPrepared, waiting: int | None = None, watched: bool = True) -> int:
-        return prepared.settings.editing.batch or evenly(waiting, self._editor.batch(prepared.picture.size))
-
-    def together(self, prepared: InstructPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return the hash of the source, since an editor reads one source at a time."""
-        return image_sha(prepared.source.image)
-
-    def _draw(
-        self, prepared: Sequence[InstructPrepared], requests: Sequence[DrawRequest], size: int, on_step: OnStep
-    ) -> Sequence[DrawnImage]:
-        pictures = [one.picture for one in prepared]
-        drawn = self._editor.draw(requests, size, pictures, prepared[0].settings.editing, on_step)
-        return [placed(picture, one) for picture, one in zip(pictures, drawn, strict=True)]
-
-    def _compared(self, prepared: InstructPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
-        # If the source is larger than the drawn picture, the result has no finer edges than the drawn picture.
-        smaller = min(image, drawn, key=lambda one: one.width * one.height)
-        return {"control": None, "drawn": smaller, "lines": LINES}

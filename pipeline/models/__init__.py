@@ -6,12 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
+from pkgutil import resolve_name
 from typing import Any, cast
 
 from core.errors import UserError
 from core.model_sections import ClipEmbedder, Data, SentenceModel, Weights
 from core.settings import ControlKind
+from pipeline.models.detectors import AuxDetector
 from pipeline.models.model_memory import (
     WORK,
     UsesMemory,
@@ -22,6 +24,7 @@ from pipeline.models.model_memory import (
     to_release,
     with_room,
 )
+from pipeline.models.segmenter import Remembering
 from pipeline.models.weights import check_local, no_room, pick_device
 from pipeline.profiles import image_sections, text_sections
 from pipeline.profiles.image_sections import EDITOR, SEGMENTER
@@ -31,36 +34,57 @@ from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, Lan
 log = logging.getLogger(__name__)
 
 
-class _Once:
-    """An object that is made at the first call, one caller at a time. After a failure the next call tries again."""
+CLASSES: Mapping[type[Data], str] = {
+    text_sections.BlipCaptioner: "captioner:Blip",
+    text_sections.Blip2Captioner: "captioner:Blip2",
+    text_sections.Florence2Captioner: "captioner:Florence2",
+    text_sections.ChatCaptioner: "captioner_chat:ChatVisionModel",
+    text_sections.ServerCaptioner: "captioner_chat:ServedChatModel",
+    text_sections.GgufLanguage: "language_process:GgufProcess",
+    text_sections.ChatLanguage: "language_chat:ChatLanguageModel",
+    text_sections.ServerLanguage: "server_language:ServedLanguage",
+    text_sections.ServerJudge: "server_language:ServedJudge",
+    image_sections.ControlNetGenerator: "generator:StableDiffusion",
+    image_sections.UnionGenerator: "generator_sdxl:UnionPipeline",
+    image_sections.ZImageGenerator: "generator_z_image:ZImagePipeline",
+    image_sections.KleinEditor: "editor_flux2:Flux2Klein",
+    image_sections.PhraseNetSection: "segmenter:PhraseNetSegmenter",
+    image_sections.GroundedSamSection: "segmenter:GroundedSam",
+    image_sections.ClipSegSection: "segmenter:ClipSeg",
+    image_sections.Sam3Section: "segmenter:Sam3",
+    ClipEmbedder: "embedder:Clip",
+    SentenceModel: "sentences:SentenceEmbedder",
+}
+"""Module and class of each section's model. The module is imported when the model is loaded."""
 
-    def __init__(self, make: Callable[[], Any], name: str, before: Callable[[], None], free_others: Callable[[], bool]):
-        """`name` names the object in messages. `before` runs before the object is made. `free_others` runs if memory
-        runs out while the object is made or used, and returns True if it freed some.
-        """
-        self._make, self._name, self._before, self._free_others = make, name, before, free_others
-        self._lock = threading.Lock()
+
+class _Once:
+    """The model of a role. The first call loads it, one caller at a time. After a failure the next call tries again."""
+
+    def __init__(self, models: Models, role: str) -> None:
+        self._models, self._role, self._lock = models, role, threading.Lock()
         self.made: Any = None
         self.used = 0.0
-        """Time of the latest request for the object, on the clock of `time.monotonic`."""
+        """Time of the latest request for the model, on the clock of `time.monotonic`."""
 
     def __call__(self) -> Any:
         with self._lock:
             self.used = time.monotonic()
             if self.made is None:
-                self._before()
-                self.made = self._tried()
+                self._models.make_room(self._role)
+                self.made = self._loaded()
             return self.made
 
-    def _tried(self) -> Any:
+    def _loaded(self) -> Any:
+        free_others = partial(self._models.release_others, self._role)
         try:
-            made = with_room(self._make, self._free_others)
+            made = with_room(partial(self._models.load, self._role), free_others)
         except Exception as error:
             if isinstance(error, UserError) or not lacked_memory(error):
                 raise
-            raise no_room(self._name) from error
+            raise no_room(f"the {self._role}") from error
         if isinstance(made, UsesMemory):
-            made.free_others = self._free_others
+            made.free_others = free_others
         return made
 
     def release(self) -> bool:
@@ -100,28 +124,18 @@ class Models:
             "sentence model": profile.sentences,
             **{f"detector of {kind}": net.detector for kind, net in profile.generator.controlnets.items()},
         }
-        self._held = {
-            role: _Once(
-                partial(self._load, role),
-                f"the {role}",
-                partial(self._make_room, role),
-                partial(self._release_others, role),
-            )
-            for role in self._sections
-        }
+        self._held = {role: _Once(self, role) for role in self._sections}
 
-    def _load(self, role: str) -> Any:
-        from pipeline.models import detectors, segmenter
-
+    def load(self, role: str) -> Any:
+        """Return a new model of a role. Raises UserError if it cannot be loaded."""
         section, kind = self._sections[role], role.removeprefix("detector of ")
         if kind == role:
             more: list[Any] = [self.profile.checks.bands] if role == "embedder" else []
-            model = _classes()[type(section)](section, *more)
-            return segmenter.Remembering(model) if role == SEGMENTER else model
+            model = resolve_name(f"{__name__}.{CLASSES[type(section)]}")(section, *more)
+            return Remembering(model) if role == SEGMENTER else model
         if section is None:
             raise UserError(f"The kind {kind} takes no model: its control images are computed.")
-        control_kind = cast(ControlKind, kind)
-        return detectors.DETECTORS[control_kind](control_kind, section)
+        return AuxDetector(cast(ControlKind, kind), section)
 
     @property
     def loaded(self) -> tuple[str, ...]:
@@ -146,9 +160,9 @@ class Models:
 
     def release_all(self) -> None:
         """Free the memory of all models, as before another profile replaces them."""
-        self._release_others("")
+        self.release_others("")
 
-    def _release_others(self, role: str) -> bool:
+    def release_others(self, role: str) -> bool:
         """Release all models except `role`. Return True if any memory was freed."""
         freed = sum(once.release() for other, once in self._held.items() if other != role)
         if freed:
@@ -156,7 +170,8 @@ class Models:
             give_back_memory()
         return bool(freed)
 
-    def _make_room(self, role: str) -> None:
+    def make_room(self, role: str) -> None:
+        """Release as many of the least recently used models as the model of a role needs room."""
         weights = self.profile.weights()
         place, size = self._needed(role, weights)
         needs = {other: self._needed(other, weights) for other in self.loaded if other != role}
@@ -227,9 +242,7 @@ class Models:
             raise UserError(lacking(self.profile, "judge"))
         if isinstance(self.profile.judge, text_sections.ServerJudge):
             return cast(LanguageModel, self._held["judge"]())
-        from pipeline.models.captioner_chat import ChatJudge, ChatVisionModel
-
-        return ChatJudge(cast(ChatVisionModel, self.captioner))
+        return cast(LanguageModel, self.captioner)  # a ChatVisionModel
 
     @property
     def embedder(self) -> Embedder:
@@ -249,47 +262,6 @@ class Models:
     @property
     def sentences(self) -> Sentences:
         return cast(Sentences, self._held["sentence model"]())
-
-
-@cache
-def _classes() -> Mapping[type[Data], Callable[..., Any]]:
-    """Return the class of each section's model. Its module is imported here, as `language_process` is a program too."""
-    from pipeline.models import (
-        captioner,
-        captioner_chat,
-        editor_flux2,
-        embedder,
-        generator,
-        generator_sdxl,
-        generator_z_image,
-        language_chat,
-        language_process,
-        segmenter,
-        sentences,
-        server_language,
-    )
-
-    return {
-        text_sections.BlipCaptioner: captioner.Blip,
-        text_sections.Blip2Captioner: captioner.Blip2,
-        text_sections.Florence2Captioner: captioner.Florence2,
-        text_sections.ChatCaptioner: captioner_chat.ChatVisionModel,
-        text_sections.ServerCaptioner: captioner_chat.ServedChatModel,
-        text_sections.GgufLanguage: language_process.GgufProcess,
-        text_sections.ChatLanguage: language_chat.ChatLanguageModel,
-        text_sections.ServerLanguage: server_language.ServedLanguage,
-        text_sections.ServerJudge: server_language.ServedJudge,
-        image_sections.ControlNetGenerator: generator.StableDiffusion,
-        image_sections.UnionGenerator: generator_sdxl.UnionPipeline,
-        image_sections.ZImageGenerator: generator_z_image.ZImagePipeline,
-        image_sections.KleinEditor: editor_flux2.Flux2Klein,
-        image_sections.PhraseNetSection: segmenter.PhraseNetSegmenter,
-        image_sections.GroundedSamSection: segmenter.GroundedSam,
-        image_sections.ClipSegSection: segmenter.ClipSeg,
-        image_sections.Sam3Section: segmenter.Sam3,
-        ClipEmbedder: embedder.Clip,
-        SentenceModel: sentences.SentenceEmbedder,
-    }
 
 
 def load_models(profile: Profile) -> Models:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +25,7 @@ Windows = Sequence[Sequence[int]]
 """Token ids of a text in windows of equal length, each with its start, its end and its padding."""
 
 
-@dataclass(frozen=True)
-class Alignment:
+class Alignment(NamedTuple):
     """Correspondence of the tokens of a prompt to those of the source's prompt, over the tokens of all windows."""
 
     moved: torch.Tensor
@@ -92,10 +90,7 @@ class AttentionControl:
         """
         import torch
 
-        self._moved = torch.stack([row.moved for row in rows])
-        self._own = torch.stack([row.own for row in rows])
-        self._gone = torch.stack([row.gone for row in rows])
-        self._new = torch.stack([row.new for row in rows])
+        self._moved, self._own, self._gone, self._new = map(torch.stack, zip(*rows, strict=True))
         self._count, self._cross_steps, self._self_steps = len(rows), cross_steps, tuple(self_steps)
         self._local_blend, self._region, self._least_change = local_blend, region, least_change
         self._size, self._small = (0, 0), 0

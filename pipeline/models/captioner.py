@@ -285,19 +285,15 @@ def sampling_apart(
 
 def warpers_of(temperature: float, top_k: int, top_p: float | None, min_p: float | None) -> Any:
     """Return the processors of scores by which transformers samples, in the order of `generate`."""
-    from transformers import (
-        LogitsProcessorList,
-        MinPLogitsWarper,
-        TemperatureLogitsWarper,
-        TopKLogitsWarper,
-        TopPLogitsWarper,
-    )
+    import transformers
 
-    warpers = LogitsProcessorList([TemperatureLogitsWarper(float(temperature))] if temperature else [])
-    warpers += [TopKLogitsWarper(top_k)] if top_k else []
-    warpers += [TopPLogitsWarper(top_p)] if top_p is not None and top_p < 1 else []
-    warpers += [MinPLogitsWarper(min_p)] if min_p is not None else []
-    return warpers
+    warpers = {
+        transformers.TemperatureLogitsWarper: float(temperature) or None,
+        transformers.TopKLogitsWarper: top_k or None,
+        transformers.TopPLogitsWarper: top_p if top_p is not None and top_p < 1 else None,
+        transformers.MinPLogitsWarper: min_p,
+    }
+    return transformers.LogitsProcessorList([kind(value) for kind, value in warpers.items() if value is not None])
 
 
 def as_sentence(text: str) -> str:

@@ -41,6 +41,8 @@ class ChatVisionModel(CaptioningModel):
 
         super().__init__(section, AutoProcessor, AutoModelForImageTextToText, chats=True)
         self._section = section
+        self.tokens = 0
+        """Number of tokens that `complete` has read and written so far."""
         template = getattr(self._processor, "chat_template", None)
         if not template:
             raise CannotLoad(
@@ -78,9 +80,9 @@ class ChatVisionModel(CaptioningModel):
         except UserError:
             return [alone(one) for one in requests]
 
-    def answer(self, request: LanguageRequest, settings: LanguageSettings) -> tuple[str, int]:
-        """Return the reply to a prompt about several pictures, and the number of tokens read and written. The reply is
-        constrained to the request's schema, if the tokenizer allows that and the model does not think first.
+    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
+        """Return the reply to a prompt about several pictures, as the profile's judge. The reply is constrained to the
+        request's schema, if the tokenizer allows that and the model does not think first.
         """
         pictures = [{"type": "image", "image": fitting(one, self._section.max_pixels)} for one in request.pictures]
         encoded = self._encoded([beside_pictures(pictures, request.prompt)])
@@ -93,7 +95,8 @@ class ChatVisionModel(CaptioningModel):
 
         (reply,) = self._at_once.each([request], write, self.free_others)
         written = len(self._processor.tokenizer(reply, add_special_tokens=False).input_ids)
-        return reply, encoded["input_ids"].shape[1] + written
+        self.tokens += encoded["input_ids"].shape[1] + written
+        return reply
 
     @cached_property
     def _forms(self) -> Forms | None:
@@ -146,20 +149,6 @@ class ChatVisionModel(CaptioningModel):
             for name, value in encoded.items()
             if hasattr(value, "is_floating_point")
         }
-
-
-class ChatJudge:
-    """The profile's captioner, which also judges images. It answers one prompt after another."""
-
-    def __init__(self, captioner: ChatVisionModel) -> None:
-        self._captioner = captioner
-        self.name = captioner.name
-        self.tokens = 0
-
-    def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        reply, tokens = self._captioner.answer(request, settings)
-        self.tokens += tokens
-        return reply
 
 
 def drawn_in_form(form: Any, settings: LanguageSettings, seed: int, device: str) -> dict[str, Any]:

@@ -13,8 +13,6 @@ import logging
 import os
 import shutil
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,8 +38,6 @@ class Compiling:
         self.refused = why_not(device, offload) if enabled else ""
         """Reason why nothing is compiled although compiling is enabled, else ""."""
         self.on = enabled and not self.refused
-        self.spent = 0.0
-        """Seconds that went into compiling so far."""
         self._blocks: list[Any] = []
         self._first = self._unmeasured = True
         self._known, self._key = 0.0, ""
@@ -54,6 +50,12 @@ class Compiling:
             machine = torch.cuda.get_device_name() if device == "cuda" else "CPU"
             self._key = f"{title}, {machine}, torch {torch.__version__}"
             self._known = _remembered().get(self._key, 0.0)
+
+    @property
+    def spent(self) -> float:
+        """Seconds that went into compiling in this process so far."""
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        return 0.0 if dynamo is None else float(dynamo.calculate_time_spent()["total_wall_time"])
 
     @property
     def words(self) -> str:
@@ -71,16 +73,13 @@ class Compiling:
             return f"the first image takes about {max(1, round(self._known))} s more"
         return "the first image takes minutes more, once on this machine"
 
-    def add(self, *networks: Any) -> None:
-        """Mark the blocks of these networks to be compiled when they first run. Their weights must be final."""
-        if not self.on:
-            return
-        for network in networks:
-            names = REPEATED | set(getattr(network, "_repeated_blocks", None) or ())
-            for block in network.modules():
-                if type(block).__name__ in names and block._compiled_call_impl is None:
-                    block.compile(fullgraph=True, dynamic=True)
-                    self._blocks.append(block)
+    def add(self, network: Any) -> None:
+        """Mark the blocks of a network to be compiled when they first run. Its weights must be final."""
+        names = REPEATED | set(getattr(network, "_repeated_blocks", None) or ())
+        for block in network.modules() if self.on else ():
+            if type(block).__name__ in names and block._compiled_call_impl is None:
+                block.compile(fullgraph=True, dynamic=True)
+                self._blocks.append(block)
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
@@ -89,7 +88,7 @@ class Compiling:
             yield
             return
         before = self.spent
-        with _clocked(self), _sizes_apart():
+        with _sizes_apart():
             yield
         self.begun()
         if self._unmeasured and self.spent > before:
@@ -134,30 +133,6 @@ def cache_folder() -> Path:
     from pipeline.models import hub
 
     return Path(os.environ.get(CACHE) or hub.cache_folder().parent / "compiled")
-
-
-@contextmanager
-def _clocked(compiling: Compiling) -> Iterator[None]:
-    from torch._dynamo.callback import callback_handler
-
-    thread, began = threading.get_ident(), 0.0
-
-    def begin(_event: Any) -> None:
-        nonlocal began
-        if threading.get_ident() == thread:
-            began = time.monotonic()
-
-    def end(_event: Any) -> None:
-        if threading.get_ident() == thread:
-            compiling.spent += time.monotonic() - began
-
-    callback_handler.register_start_callback(begin)
-    callback_handler.register_end_callback(end)
-    try:
-        yield
-    finally:
-        callback_handler.remove_start_callback(begin)
-        callback_handler.remove_end_callback(end)
 
 
 @contextmanager

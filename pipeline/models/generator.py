@@ -8,7 +8,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     import torch
 
 log = logging.getLogger(__name__)
-KEPT_TEXTS = 64
-"""Number of cached embeddings of texts: the negative prompt, and captions that are drawn more than once."""
 INVERTED_PARTS = ("unet", "vae", "text_encoder", "text_encoder_2")
 """Folders of the networks that an inversion depends on."""
 
@@ -90,7 +88,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     """The half precision that the model was made for."""
     by_layers = True
     """True if the model draws the same with one layer at a time on the GPU. Tests try it."""
-    kept_texts = KEPT_TEXTS
+    kept_texts = 64
+    """Number of cached embeddings of texts: the negative prompt, and captions that are drawn more than once."""
 
     def __init__(self, section: M) -> None:
         import torch
@@ -346,14 +345,6 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         other._kind = kind
         return other
 
-    def inverting(
-        self, settings: InversionSettings, control: Control | None = None
-    ) -> AbstractContextManager[Inverter]:
-        """Lend the networks, to invert pictures and to draw from their noise. Other drawing waits until they are given
-        back, also in the same thread. Raises UserError if the model cannot be inverted.
-        """
-        raise UserError(self._section.cannot_invert)
-
     def _on_device(self, net: Any) -> Any:
         """Move a ControlNet to its device. The first one stays on the CPU if the pipeline offloads its parts."""
         import torch
@@ -402,6 +393,9 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
     @contextmanager
     def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
+        """Lend the networks, to invert pictures and to draw from their noise. Other drawing waits until they are given
+        back, also in the same thread. Raises UserError if the model cannot be inverted.
+        """
         import torch
 
         pipe, device = self._pipe, self._device
@@ -444,9 +438,22 @@ class WindowedPipeline(ControlNetPipeline[S]):
             facts["control"] = [self._kind, image_sha(control.image), control.strength, control.until, net]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
-    @abstractmethod
     def _steered(self, control: Control, stack: ExitStack) -> Steered:
         """Return the ControlNet with a fixed control image, to be used until the stack closes."""
+        net, image, processor = self._net(self._kind), control.image, self._pipe.control_image_processor
+        pixels = processor.preprocess(image, height=image.height, width=image.width).to(self._device, self._dtype)
+        self._spare(net, [image], stack)
+
+        def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
+            steering = self._steering(pixels.expand(len(sample), -1, -1, -1), control.strength)
+            outputs: tuple[Any, Any] = net(sample, time, **steering, return_dict=False, **arguments)
+            return outputs
+
+        return steered
+
+    def _steering(self, pixels: torch.Tensor, strength: float) -> dict[str, Any]:
+        """Return the arguments of the ControlNet for the pixels of control images (n, 3, height, width)."""
+        return {"controlnet_cond": pixels, "conditioning_scale": strength}
 
     def _spare(self, net: Any, controls: Sequence[Image.Image], stack: ExitStack) -> None:
         """Save needless work of a ControlNet on these control images, until the stack closes."""
@@ -482,12 +489,6 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
         count = max(len(self._windows(text)) for text in texts)
         return Texts(torch.cat([self._embedding(text, count) for text in texts]))
-
-    def _pixels_of(self, control: Image.Image) -> torch.Tensor:
-        """Return a control image as the ControlNet sees it, (1, 3, height, width)."""
-        processor: Any = self._pipe.control_image_processor
-        pixels: torch.Tensor = processor.preprocess(control, height=control.height, width=control.width)
-        return pixels.to(self._device, self._dtype)
 
     @abstractmethod
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
@@ -554,19 +555,6 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         pairs = [self.embeddings(*texts) for texts in rows.texts(rows.settings.negative_prompt)]
         result = self._pipe(image=rows.pictures, **self._drawn(rows, pairs))
         return result.images, result.nsfw_content_detected
-
-    def _steered(self, control: Control, stack: ExitStack) -> Steered:
-        net, pixels = self._net(self._kind), self._pixels_of(control.image)
-        self._spare(net, [control.image], stack)
-
-        def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
-            seen = pixels.expand(len(sample), -1, -1, -1)
-            outputs: tuple[Any, Any] = net(
-                sample, time, controlnet_cond=seen, conditioning_scale=control.strength, return_dict=False, **arguments
-            )
-            return outputs
-
-        return steered
 
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
         import torch

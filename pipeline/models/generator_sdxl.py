@@ -11,8 +11,8 @@ from PIL import Image
 
 from core.settings import ControlKind, GenerationSettings
 from pipeline.models.controlnet_skip import rows_apart
-from pipeline.models.generator import Rows, Steered, WindowedPipeline
-from pipeline.models.inverting import Control, Texts
+from pipeline.models.generator import Rows, WindowedPipeline
+from pipeline.models.inverting import Texts
 from pipeline.profiles.image_sections import UnionGenerator
 
 if TYPE_CHECKING:
@@ -79,28 +79,19 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         super()._spare(net, controls, stack)
         stack.enter_context(rows_apart(net))
 
-    def _steered(self, control: Control, stack: ExitStack) -> Steered:
+    def _steering(self, pixels: torch.Tensor, strength: float) -> dict[str, Any]:
         import torch
 
-        net, pixels, mode = self._net(self._kind), self._pixels_of(control.image), MODES[self._kind]
-        kinds = torch.zeros((1, net.config.num_control_type), dtype=self._dtype, device=self._device)
-        kinds[0, mode] = 1
-        self._spare(net, [control.image], stack)
-
-        def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
-            outputs: tuple[Any, Any] = net(
-                sample,
-                time,
-                controlnet_cond=[pixels.expand(len(sample), -1, -1, -1)],
-                control_type=kinds.expand(len(sample), -1),
-                control_type_idx=[mode],
-                conditioning_scale=[control.strength],
-                return_dict=False,
-                **arguments,
-            )
-            return outputs
-
-        return steered
+        mode, count = MODES[self._kind], self._net(self._kind).config.num_control_type
+        kinds = torch.zeros((len(pixels), count), dtype=self._dtype, device=self._device)
+        kinds[:, mode] = 1
+        strengths = [strength]  # lists, as a union takes several control images at once
+        return {
+            "controlnet_cond": [pixels],
+            "control_type": kinds,
+            "control_type_idx": [mode],
+            "conditioning_scale": strengths,
+        }
 
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
         """Return texts and pooled texts as arguments, with the image's size as original and as target size."""

@@ -1,4 +1,5 @@
-"""Weights on the Hugging Face hub: lists files that are here and that are missing, and downloads the missing ones.
+"""Weights on the Hugging Face hub, or at a URL of their own, such as torchvision's: lists files that are here and that
+are missing, and downloads the missing ones.
 
 The hub's library restarts an interrupted file from the beginning and does not verify it. Files here have tens of
 gigabytes. So each download resumes where it stopped, and a file counts only if its hash equals the hub's.
@@ -8,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from core.data_files import DataTable
@@ -30,9 +33,11 @@ BUSY = frozenset({429, 500, 502, 503, 504})
 """Statuses of a hub that may answer a later request."""
 TRIES = 4
 """Maximum number of requests to a busy hub. The pauses between them grow from 1 to 4 seconds."""
+_HASH = re.compile(r"-([0-9a-f]{8,64})\.")
+"""The beginning of a file's sha256 in its name, in the way torch names files."""
 _FAULTS = DataTable(__file__, str, "faults")
 T = TypeVar("T")
-Told = Callable[[int], None]
+Told = Callable[[int], object]
 """Called with the number of bytes of every part that arrived; negative if bytes must be fetched again."""
 
 
@@ -48,24 +53,31 @@ class LocalWeights:
 
 
 @dataclass(frozen=True)
-class HubFile:
-    """One file of a model on the hub."""
+class RemoteFile:
+    """One file of a model on its server."""
 
     path: str
     bytes: int
+    """Size of the file, 0 if the server does not tell it."""
     hash: str
-    """sha256 of a large file, git's hash of a small one. It is the name of the file in the cache."""
+    """sha256 of a large file, git's hash of a small one. It is the name of the file in the hub's cache. Of a file at a
+    URL of its own only the beginning of the sha256 is known, or nothing ("")."""
     large: bool
+
+    def right(self, place: Path) -> bool:
+        """Return True if the file at `place` has the right hash."""
+        return _hash(place, self.large).startswith(self.hash)
 
 
 @dataclass(frozen=True)
-class HubListing:
-    """The hub's files of a model, and which of them are still missing here."""
+class Listing:
+    """The files of a model on its server, and which of them are still missing here."""
 
     weights: Weights
     commit: str
-    files: tuple[HubFile, ...]
-    missing: tuple[HubFile, ...]
+    """The commit of the hub's files, "" for a file at a URL of its own."""
+    files: tuple[RemoteFile, ...]
+    missing: tuple[RemoteFile, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -74,27 +86,19 @@ class HubListing:
     @property
     def left(self) -> dict[Path, int]:
         """Return the bytes still to fetch of each missing file, by its destination."""
-        return {self.blob(file): file.bytes - min(file.bytes, _size(self.part(file))) for file in self.missing}
+        places = {self.places(file)[0]: file.bytes for file in self.missing}
+        return {place: size - min(size, _size(part_of(place))) for place, size in places.items()}
 
     @property
     def bytes_missing(self) -> int:
         return sum(self.left.values())
 
-    @property
-    def cache(self) -> Path:
-        return cache_of(self.weights)
-
-    @property
-    def snapshot(self) -> Path:
-        """Folder with the files of the commit under their names."""
-        return self.cache / "snapshots" / self.commit
-
-    def blob(self, file: HubFile) -> Path:
-        return self.cache / "blobs" / file.hash
-
-    def part(self, file: HubFile) -> Path:
-        """Return the path of a file's unfinished download."""
-        return self.blob(file).with_suffix(".part")
+    def places(self, file: RemoteFile) -> tuple[Path, ...]:
+        """Return the paths where a file may be: its destination, and in the hub's cache also its name in the commit."""
+        if isinstance(self.weights, WebFile):
+            return (Path(self.weights.path),)
+        cache = cache_of(self.weights)
+        return cache / "blobs" / file.hash, cache / "snapshots" / self.commit / file.path
 
 
 def cache_of(weights: Weights) -> Path:
@@ -115,8 +119,7 @@ def held(weights: Weights) -> LocalWeights:
     """Return the part of these weights that is on this machine. Uses no network."""
     place = weights.local()
     if place is not None:
-        file = getattr(weights, "file", "")
-        path = place / file if file else place
+        path = place / getattr(weights, "file", "")
         size = _size(path) if path.is_file() else sum(_size(one) for one in path.rglob("*") if one.is_file())
         return LocalWeights(path, size, True) if size else LocalWeights(None, _size(part_of(path)))
     from huggingface_hub import get_cached_repo_tree, snapshot_download
@@ -143,8 +146,14 @@ def part_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.part")
 
 
-def listing(role: str, weights: Weights) -> HubListing:
-    """Return the hub's files of these weights. Raises CannotLoad if the hub cannot be reached or would refuse them."""
+def listing(role: str, weights: Weights) -> Listing:
+    """Return the files of these weights. Raises CannotLoad if their server cannot be asked or would refuse them."""
+    found = _web_listing(role, weights) if isinstance(weights, WebFile) else _hub_listing(role, weights)
+    missing = (one for one in found.files if not any(place.exists() for place in found.places(one)))
+    return replace(found, missing=tuple(missing))
+
+
+def _hub_listing(role: str, weights: Weights) -> Listing:
     from huggingface_hub import HfApi, constants
     from huggingface_hub.hf_api import RepoFile
     from huggingface_hub.utils import filter_repo_objects
@@ -156,7 +165,7 @@ def listing(role: str, weights: Weights) -> HubListing:
             patiently(lambda: api.auth_check(weights.hub))
         tree = patiently(lambda: list(api.list_repo_tree(weights.hub, recursive=True, revision=info.sha)))
         files = tuple(
-            HubFile(one.path, one.size, one.lfs.sha256 if one.lfs else one.blob_id, one.lfs is not None)
+            RemoteFile(one.path, one.size, one.lfs.sha256 if one.lfs else one.blob_id, one.lfs is not None)
             for one in tree
             if isinstance(one, RepoFile)
         )
@@ -168,23 +177,41 @@ def listing(role: str, weights: Weights) -> HubListing:
             f"The {role} {weights.hub} has none of the files that the profile names ({named}): see {page_of(weights)} "
             "and correct the profile."
         )
-    whole = HubListing(weights, str(info.sha), files, ())
-    missing = tuple(one for one in files if not ((whole.snapshot / one.path).exists() or whole.blob(one).exists()))
-    return replace(whole, missing=missing)
+    return Listing(weights, str(info.sha), files)
 
 
-def damaged(found: HubListing) -> HubListing:
-    """Remove files whose hash differs from the hub's, and return the listing with them as missing. Reads every file."""
-    wrong = []
+def _web_listing(role: str, weights: WebFile) -> Listing:
+    from huggingface_hub.utils import get_session, hf_raise_for_status
+
+    place = Path(weights.path)
+    match, size = _HASH.search(place.name), _size(place)
+
+    def ask() -> Any:
+        # Ask for the file uncompressed, so that the answer has the length of the file itself.
+        plain = {"Accept-Encoding": "identity"}
+        answer = get_session().head(weights.url, follow_redirects=True, headers=plain)
+        hf_raise_for_status(answer)
+        return answer
+
+    if not place.is_file():
+        with refused(role, weights):
+            size = int(patiently(ask).headers.get("Content-Length", 0))
+    return Listing(weights, "", (RemoteFile(place.name, size, match[1] if match else "", True),))
+
+
+def damaged(role: str, found: Listing) -> Listing:
+    """Remove files whose hash differs from the server's, and list the files again if there are any. Reads every file.
+    Raises errors of `listing`.
+    """
+    wrong = False
     for file in found.files:
-        named = found.snapshot / file.path
-        place = next((p for p in (found.blob(file), named) if p.exists()), None)
-        if place is not None and _hash(place, file.large) != file.hash:
-            place.resolve().unlink()
-            place.unlink(missing_ok=True)
-            named.unlink(missing_ok=True)
-            wrong.append(file)
-    return replace(found, missing=(*found.missing, *wrong))
+        places = [place for place in found.places(file) if place.exists()]
+        if places and not file.right(places[0]):
+            wrong = True
+            places[0].resolve().unlink()
+            for place in places:
+                place.unlink(missing_ok=True)
+    return listing(role, found.weights) if wrong else found
 
 
 def require_room(needed: int, free: int | None = None, folder: Path | None = None, variable: str = "HF_HOME") -> None:
@@ -224,104 +251,94 @@ def _there(folder: Path) -> Path:
     return folder
 
 
-def download(role: str, found: HubListing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
-    """Fetch the missing files and return the folder with all of them. Resumes where an earlier call stopped. Raises
-    CannotLoad if a file cannot be fetched, and Cancelled.
+def download(role: str, found: Listing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
+    """Fetch the missing files. Return the folder with all of them, or the path of a file at a URL of its own. Resumes
+    where an earlier call stopped. Raises CannotLoad if a file cannot be fetched, and Cancelled.
     """
     from huggingface_hub import constants, snapshot_download
+    from tqdm import tqdm
 
-    with refused(role, found.weights):
+    weights, no_bars = found.weights, cast(Any, partial(tqdm, disable=True))
+    with refused(role, weights):
         for file in found.missing:
             _get(role, found, file, on_bytes, cancelled)
-        with _no_bars():  # all files are here, and the call records which of them belong to the commit
-            return Path(snapshot_download(**_wanted(found.weights), endpoint=constants.ENDPOINT))
+        if isinstance(weights, WebFile):
+            return Path(weights.path)
+        # All files are here, and the call records which of them belong to the commit.
+        return Path(snapshot_download(**_wanted(weights), endpoint=constants.ENDPOINT, tqdm_class=no_bars))
 
 
-def _get(role: str, found: HubListing, file: HubFile, on_bytes: Told, cancelled: threading.Event | None) -> None:
+def _get(role: str, found: Listing, file: RemoteFile, on_bytes: Told, cancelled: threading.Event | None) -> None:
     from huggingface_hub import constants, hf_hub_download, hf_hub_url
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
-    blob, part = found.blob(file), found.part(file)
-    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # the lock file that the library uses
-    for folder in (blob.parent, lock.parent):
+    weights, place = found.weights, found.places(file)[0]
+    if isinstance(weights, WebFile):
+        url, headers, locks = weights.url, dict[str, str](), place.parent / ".locks"
+    else:
+        url = hf_hub_url(weights.hub, file.path, revision=found.commit, endpoint=constants.ENDPOINT)
+        # The lock files that the library uses.
+        headers, locks = build_hf_headers(), cache_folder() / ".locks" / cache_of(weights).name
+    for folder in (place.parent, locks):
         folder.mkdir(parents=True, exist_ok=True)
-    url = hf_hub_url(found.weights.hub, file.path, revision=found.commit, endpoint=constants.ENDPOINT)
-    with WeakFileLock(lock):
-        if blob.exists():  # another process was faster
+    with WeakFileLock(locks / f"{place.name}.lock"):
+        if place.exists():  # another role uses the same file, or another process was faster
             on_bytes(file.bytes)
             return
-        what = f"{file.path} of the {role} {found.weights.hub}"
-        # A small file may be sent compressed, so its remaining bytes cannot be requested.
-        request = Download(url, part, file.bytes, what, lambda came: _hash(came, file.large) == file.hash, file.large)
-        bring(request, on_bytes, cancelled, build_hf_headers())
-        os.replace(part, blob)
-    # Name the file in the cache now, so that it counts as present even if the next download fails.
-    hf_hub_download(found.weights.hub, file.path, revision=found.weights.revision, endpoint=constants.ENDPOINT)
+        _bring(
+            f"{file.path} of the {role} {weights.hub or weights.title}", url, headers, file, place, on_bytes, cancelled
+        )
+    if weights.hub:  # name the file in the cache now, so that it counts as present even if the next download fails
+        hf_hub_download(weights.hub, file.path, revision=weights.revision, endpoint=constants.ENDPOINT)
 
 
-@dataclass(frozen=True)
-class Download:
-    """A file to download."""
-
-    url: str
-    part: Path
-    """Path of the unfinished download; bytes that are already there are kept."""
-    bytes: int
-    """Size of the file, 0 if unknown."""
-    what: str
-    """Description of the file for messages."""
-    right: Callable[[Path], bool]
-    """Returns True if the downloaded file has the right hash."""
-    goes_on: bool = True
-    """True if a download can start in the middle of the file, as it does to resume."""
-
-
-def bring(
-    request: Download, on_bytes: Told, cancelled: threading.Event | None, headers: dict[str, str] | None = None
+def _bring(
+    what: str,
+    url: str,
+    headers: dict[str, str],
+    file: RemoteFile,
+    place: Path,
+    on_bytes: Told,
+    cancelled: threading.Event | None,
 ) -> None:
-    """Fetch a file, from where an earlier try stopped. Raises CannotLoad if its hash is wrong."""
+    """Fetch a file, from where an earlier try stopped. Raises CannotLoad, with the name `what`, for a wrong hash."""
     from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import silent_tqdm
 
-    class Counted:
-        def __init__(self, *_: Any, **__: Any) -> None: ...
-
-        def __enter__(self) -> Counted:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
+    class Counted(silent_tqdm):
         def update(self, count: float | None = 1) -> None:
             stop_if(cancelled)
             on_bytes(int(count or 0))
 
-    part = request.part
+    part, counted = part_of(place), cast(Any, Counted)
 
     def get() -> int:
         """Fetch the rest of the file, and return the number of bytes that were here before."""
-        start = _size(part) if request.goes_on and _size(part) <= request.bytes else 0
+        # A small file may be sent compressed, so its remaining bytes cannot be requested.
+        start = _size(part) if file.large and _size(part) <= file.bytes else 0
         with part.open("ab" if start else "wb") as out:
-            bars: Any = Counted
             http_get(
-                request.url,
+                url,
                 out,
                 resume_size=start,
                 headers=headers,
-                expected_size=request.bytes or None,
+                expected_size=file.bytes or None,
                 displayed_filename=part.name,
-                tqdm_class=bars,
+                tqdm_class=counted,
             )
         return start
 
     while True:
         start = patiently(get, BUSY - {429})  # after which the library waits itself
-        if request.right(part):
+        if file.right(part):
+            os.replace(part, place)
             return
         part.unlink()
-        on_bytes(-request.bytes)
+        on_bytes(-file.bytes)
         if not start:  # otherwise the beginning may be wrong, as it is from an earlier try
             raise CannotLoad(
-                f"The download of {request.what} was discarded, since its hash differs from the server's: try again, "
-                "without a proxy if there is one."
+                f"The download of {what} was discarded, since its hash differs from the server's: try again, without a "
+                "proxy if there is one."
             )
 
 
@@ -348,39 +365,26 @@ def _status(error: BaseException) -> int:
 @contextmanager
 def refused(role: str, weights: Weights) -> Iterator[None]:
     """Turn errors of the hub, the network or the disk into one sentence that says what to do."""
-    from huggingface_hub import constants
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HTTPError,  # of the HTTP library that the hub's library uses
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import constants, errors
 
     try:
         yield
-    except (LocalEntryNotFoundError, HTTPError, OSError, JSONDecodeError, KeyError, TypeError) as error:
+    # The HTTPError is of the HTTP library that the hub's library uses.
+    except (errors.LocalEntryNotFoundError, errors.HTTPError, OSError, JSONDecodeError, KeyError, TypeError) as error:
         status = _status(error)
         on_disk = error if isinstance(error, OSError) and error.errno is not None else None
-        if isinstance(error, GatedRepoError):
-            fault = "licence not accepted" if status == 401 else "not granted"
-        elif isinstance(error, RevisionNotFoundError):
-            fault = "no revision"
-        elif isinstance(error, RepositoryNotFoundError):
-            fault = "no repository"
-        elif isinstance(error, OfflineModeIsEnabled):
-            fault = "offline"
-        elif status in BUSY:
-            fault = "busy"
-        elif status in (401, 403):
-            fault = "denied"
-        elif status:
-            fault = "refused"
-        elif isinstance(error, JSONDecodeError | KeyError | TypeError):  # some other program answers
-            fault = "strange"
-        else:
-            fault = "not saved" if on_disk else "not fetched"
+        faults = (
+            (isinstance(error, errors.GatedRepoError), "licence not accepted" if status == 401 else "not granted"),
+            (isinstance(error, errors.RevisionNotFoundError), "no revision"),
+            (isinstance(error, errors.RepositoryNotFoundError), "no repository"),
+            (isinstance(error, errors.OfflineModeIsEnabled), "offline"),
+            (status in BUSY, "busy"),
+            (status in (401, 403), "denied"),
+            (status > 0, "refused"),
+            (isinstance(error, JSONDecodeError | KeyError | TypeError), "strange"),  # some other program answers
+            (on_disk is not None, "not saved"),
+        )
+        fault = next((name for applies, name in faults if applies), "not fetched")
         sentence = _FAULTS[fault].format(
             role=role,
             weights=weights,
@@ -391,19 +395,6 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
             why=f"it answered {status}" if status else disk_reason(on_disk) if on_disk else type(error).__name__,
         )
         raise CannotLoad(sentence) from error
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    before = are_progress_bars_disabled()
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        if not before:
-            enable_progress_bars()
 
 
 def _wanted(weights: Weights) -> dict[str, Any]:

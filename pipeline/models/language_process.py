@@ -1,11 +1,11 @@
-"""A GGUF model in its own process: if its library crashes, only the stage fails. A request and its reply are a line of
-JSON each. The process ends when the pipe closes, however the parent ends.
+"""A GGUF model in its own process: if its library crashes, only the stage fails. A request and its reply are
+pickled objects. The process ends when the pipe closes, however the parent ends.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import queue
 import signal
 import subprocess
@@ -14,7 +14,6 @@ import threading
 import traceback
 import weakref
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 from core.errors import CannotLoad, UserError, out_of_memory
@@ -47,8 +46,9 @@ class GgufProcess:
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
         """See `GgufModel.complete`. Raises UserError if the process ends before its reply."""
-        plain = settings.model_dump(mode="json", include=set(LanguageSettings.model_fields))
-        return str(self._call("complete", asdict(request), plain))
+        # The process may not know the module in which a stage defines its settings.
+        plain = LanguageSettings.model_validate(settings.model_dump(include=set(LanguageSettings.model_fields)))
+        return str(self._call("complete", request, plain))
 
     def score(self, text: str) -> float:
         return float(self._call("score", text))
@@ -63,7 +63,7 @@ class GgufProcess:
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         weakref.finalize(self, _end, process)
         try:
-            _ask(process, "load", self._section.model_dump(mode="json"), str(self._file), self._build)
+            _ask(process, "load", self._section, str(self._file), self._build)
         except EOFError as error:
             raise self._cannot_load(process) from error
         except BaseException:
@@ -102,19 +102,14 @@ def _ask(process: subprocess.Popen[bytes], name: str, *arguments: Any) -> Any:
     """Return the reply of the process. Raises EOFError if it ends first, and errors raised in it."""
     assert process.stdin is not None and process.stdout is not None
     try:
-        process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
+        pickle.dump((name, *arguments), process.stdin)
         process.stdin.flush()
-        line = process.stdout.readline()
-    except OSError as error:
+        reply = pickle.load(process.stdout)
+    except (OSError, pickle.UnpicklingError) as error:
         raise EOFError from error
-    if not line.endswith(b"\n"):
-        raise EOFError
-    outcome, reply = json.loads(line)
-    if outcome == "done":
-        return reply
-    if outcome == "failed":
-        raise RuntimeError(reply)
-    raise CannotLoad(reply) if outcome == "cannot load" else UserError(reply)
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 def _died(process: subprocess.Popen[bytes]) -> UserError:
@@ -156,41 +151,34 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end closes the pipe
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # the library's prints go to stderr, so that they do not mix with replies
-    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    requests: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     model: GgufModel | None = None
     while True:
-        name, *arguments = json.loads(requests.get())
+        name, *arguments = requests.get()
+        reply: object = None
         try:
             if name == "load":
-                section, file, build = arguments
-                model, reply = GgufModel(GgufLanguage.model_validate(section), file, build), None
+                model = GgufModel(*arguments)
             else:
-                assert model is not None
-                reply = _answered(model, name, *arguments)
-            outcome = "done"
+                reply = getattr(model, name)(*arguments)
         except UserError as error:
-            outcome, reply = "cannot load" if isinstance(error, CannotLoad) else "refused", str(error)
+            reply = error
         except (RuntimeError, OSError, MemoryError, ValueError) as error:  # any other error ends the process
             if out_of_memory(error):
-                outcome, reply = "refused", str(no_room("what the language model needs for this reply"))
+                reply = UserError(str(no_room("what the language model needs for this reply")))
             else:
                 traceback.print_exc()
-                outcome, reply = "failed", f"{type(error).__name__}: {error}"
-        replies.write(json.dumps([outcome, reply]).encode() + b"\n")
+                reply = RuntimeError(f"{type(error).__name__}: {error}")
+        pickle.dump(reply, replies)
         replies.flush()
 
 
-def _answered(model: GgufModel, name: str, request: Any, settings: Any = None) -> Any:
-    if name == "score":
-        return model.score(request)
-    return model.complete(LanguageRequest(**request), LanguageSettings.model_validate(settings))
-
-
-def _listen(requests: queue.SimpleQueue[bytes]) -> None:
+def _listen(requests: queue.SimpleQueue[tuple[Any, ...]]) -> None:
     """Read requests in a thread, so that the end of the pipe is seen during a reply too."""
-    for line in sys.stdin.buffer:
-        requests.put(line)
+    with suppress(EOFError, pickle.UnpicklingError):
+        while True:
+            requests.put(pickle.load(sys.stdin.buffer))
     os._exit(0)  # sys.exit would end this thread alone, and the main one may be within the library
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from core.latest import Latest
 from core.model_sections import SentenceModel
 from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 
@@ -29,9 +29,12 @@ class SentenceEmbedder:
         self.name = section.title
         self._lock = threading.Lock()
         self._device = pick_device()
-        self._known: dict[str, list[float]] = {}
+        self._known = Latest[list[float]](KEPT)
         with loaded_from("sentence model", section):
-            self._first_token = _pooled_by_first_token(folder)
+            pooling = folder / "1_Pooling" / "config.json"
+            options = json.loads(pooling.read_text(encoding="utf-8")) if pooling.is_file() else {}
+            # In most models, the mean of all tokens represents the text. In some, the first token does.
+            self._first_token = bool(options.get("pooling_mode_cls_token"))
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
             dtype = pick_dtype(section.dtype, self._device)
             model = AutoModel.from_pretrained(folder, dtype=dtype, **NO_CODE)
@@ -40,13 +43,7 @@ class SentenceEmbedder:
     def vectors(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a unit vector for each text, truncated to what the model reads. Earlier results are cached."""
         with self._lock:
-            new = [text for text in dict.fromkeys(texts) if text not in self._known]
-            if len(self._known) + len(new) > KEPT:
-                self._known.clear()
-                new = list(dict.fromkeys(texts))
-            if new:
-                self._known.update(zip(new, self._embed(new), strict=True))
-            return [self._known[text] for text in texts]
+            return self._known.each(texts, lambda new: self._embed([texts[place] for place in new]))
 
     def _embed(self, texts: list[str]) -> list[list[float]]:
         import torch
@@ -62,9 +59,3 @@ class SentenceEmbedder:
             pooled = (states * mask).sum(1) / mask.sum(1)
         unit = torch.nn.functional.normalize(pooled, dim=1)
         return [[float(x) for x in row] for row in unit]
-
-
-def _pooled_by_first_token(folder: Path) -> bool:
-    """Return True if the model's first token represents the whole text. In most models, the mean of all tokens does."""
-    file = folder / "1_Pooling" / "config.json"
-    return file.is_file() and bool(json.loads(file.read_text(encoding="utf-8")).get("pooling_mode_cls_token"))

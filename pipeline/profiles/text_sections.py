@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from string import Template
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -187,6 +187,11 @@ class ServerCaptioner(_Asked, Server):
     kind: Literal["openai"]
 
 
+AnyCaptioner = Annotated[
+    BlipCaptioner | Blip2Captioner | Florence2Captioner | ChatCaptioner | ServerCaptioner, Field(discriminator="kind")
+]
+
+
 class ServerLanguage(Server):
     """A chat model on an OpenAI-compatible server."""
 
@@ -215,6 +220,9 @@ class CaptionerJudge(Data):
 
     kind: Literal["captioner"]
     settings: JudgeSettings = JudgeSettings()
+
+
+AnyJudge = Annotated[ServerJudge | CaptionerJudge, Field(discriminator="kind")]
 
 
 class _LocalLanguage(Weights):
@@ -273,3 +281,6 @@ class ChatLanguage(_LocalLanguage):
     """Maximum number of tokens of thoughts before a reply, besides the longest reply. 0 for an immediate reply."""
     batch: int = Field(0, ge=0, le=64)
     """Number of replies that are written at once, if a stage needs several. 0 for as many as suit the machine."""
+
+
+AnyLanguage = Annotated[GgufLanguage | ChatLanguage | ServerLanguage, Field(discriminator="kind")]

@@ -26,7 +26,7 @@ from pipeline.conditioning import UNLABELLED, colour_of, control_image, edges
 from pipeline.drawing_speed import Effort, SideTime, Speeds, effort_of
 from pipeline.driver import Driver, FixedWorklist, Worklist
 from pipeline.methods import METHODS
-from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetMethod, ControlNetSettings
+from pipeline.methods.controlnet import CONTROL_IMAGE, CONTROLNET, ControlNetSettings
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA
 from pipeline.request import Event, MemoryStore, Preview, Request
@@ -43,6 +43,7 @@ from tests.support.scripted import (
     ScriptedEmbedder,
     ScriptedModels,
     do,
+    models_of,
     one_case,
     over,
     parts_of,
@@ -85,7 +86,7 @@ def test_what_a_model_draws_comes_back_in_the_size_of_the_image() -> None:
 def test_the_method_draws_on_the_kind_that_is_chosen() -> None:
     generator = NoiseGenerator()
     prompts = DILLEMA.prompts("demo")
-    method = ControlNetMethod(generator, None, prompts, detector=lambda _kind: InvertingDetector())
+    method = CONTROLNET.with_models(models_of(generator, detector=lambda _kind: InvertingDetector()), prompts)
     few = GenerationSettings(steps=2, short_side=64)
     settings = ControlNetSettings(conditioning=ConditioningSettings(kind="depth"), generation=few)
     case = one_case(method, method.prepare(Source(RED, BIRD), settings), ONE, 1, lambda _done, _total: None)

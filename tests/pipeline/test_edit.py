@@ -25,7 +25,7 @@ from pipeline.checks.images import INVERTED
 from pipeline.driver import Driver, SourceWork
 from pipeline.lots import draw
 from pipeline.methods import read_lineage
-from pipeline.methods.edit import EDIT, SWEEP, EditedSettings, EditMethod
+from pipeline.methods.edit import EDIT, SWEEP, EditedSettings
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA, Recipe, recipes_for
 from pipeline.request import MemoryStore, Request
@@ -35,7 +35,7 @@ from pipeline.stages.generation import plan
 from services.studio import Studio
 from tests.support.demo_server import demo_models
 from tests.support.own_recipe import registered
-from tests.support.scripted import ScriptedModels, noise, parts_of, performed
+from tests.support.scripted import ScriptedModels, models_of, noise, parts_of, performed
 from tests.support.workspaces import workspace_in
 
 DEMO = load_profile("demo")
@@ -73,8 +73,8 @@ class Kept(dict[str, bytes]):
 KEPT = Kept()
 
 
-def edit_method() -> EditMethod:
-    return EditMethod(demo_models().generator, None, DILLEMA.prompts("demo"), inversions=KEPT)
+def edit_method() -> Any:
+    return EDIT.with_models(models_of(demo_models().generator), DILLEMA.prompts("demo"), inversions=KEPT)
 
 
 def made(

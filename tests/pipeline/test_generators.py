@@ -13,7 +13,7 @@ from PIL import Image
 
 from core.errors import CannotLoad, UserError
 from core.lineage import DrawnBatch
-from core.settings import GenerationSettings, InversionSettings
+from core.settings import GenerationSettings
 from pipeline.models import Models, load_models
 from pipeline.models.device_placement import Gpu, Placing, parameters, place
 from pipeline.models.generator import make_scheduler
@@ -460,8 +460,6 @@ def test_z_image_draws_on_its_controlnet_alone_and_in_a_batch(tmp_path: Path) ->
     odd = control().crop((0, 0, 40, 24))
     (result,) = generator.draw([DrawRequest("a bird", 1, 0)], 1, [odd], QUICK, lambda _done, _total: None)
     assert result.image.size == (40, 24)
-    with pytest.raises(UserError, match="Z-Image cannot be inverted: take a profile with a Stable Diffusion"):
-        generator.inverting(InversionSettings())
 
 
 def test_a_section_that_does_not_fit_says_why() -> None:

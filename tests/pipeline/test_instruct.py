@@ -27,7 +27,7 @@ from pipeline.checks.drift import FRAMING_KEPT, moved_back
 from pipeline.checks.images import EDGES_IN_PLACE, FORMS_KEPT
 from pipeline.driver import Driver
 from pipeline.methods import read_lineage
-from pipeline.methods.instruct import INSTRUCT, InstructMethod, InstructSettings
+from pipeline.methods.instruct import INSTRUCT, InstructSettings
 from pipeline.models import load_models
 from pipeline.models.inventory import listed
 from pipeline.models.machine import Machine
@@ -40,7 +40,7 @@ from pipeline.seams import DrawnImage, DrawRequest, OnStep, Source
 from services.studio import Studio
 from tests.support import tiny
 from tests.support.offloading import by_layers_on_the_cpu
-from tests.support.scripted import SUNNY_BIRD, ScriptedModels, one_case, parts_of, perform, performed
+from tests.support.scripted import SUNNY_BIRD, ScriptedModels, models_of, one_case, parts_of, perform, performed
 from tests.support.workspaces import workspace_in
 
 RECIPE = recipe_of("dillema-instruct")
@@ -124,7 +124,7 @@ class Painter:
 def test_edges_and_mask_tell_an_image_that_moved_from_one_that_did_not(side: int, moved: float) -> None:
     pixels, numbers = render(random_scene(7, "road"), side)
     source = Source(Image.fromarray(pixels), STREET, "A road.", NamedMask(Image.fromarray(numbers), {}))
-    method = InstructMethod(Painter(moved), None, RECIPE.prompts("demo"))
+    method = INSTRUCT.with_models(models_of(Painter(moved)), RECIPE.prompts("demo"))
     case = one_case(
         method, method.prepare(source, InstructSettings(editing=EditingSettings(short_side=256))), CAPTION, 1, ignore
     )
@@ -136,7 +136,7 @@ def test_edges_and_mask_tell_an_image_that_moved_from_one_that_did_not(side: int
 def test_a_picture_that_shifted_a_little_is_moved_back_and_its_record_says_so() -> None:
     pixels, numbers = render(random_scene(7, "road"), 256)
     source = Source(Image.fromarray(pixels), STREET, "A road.", NamedMask(Image.fromarray(numbers), {}))
-    method = InstructMethod(Painter(0.03), None, RECIPE.prompts("demo"))
+    method = INSTRUCT.with_models(models_of(Painter(0.03)), RECIPE.prompts("demo"))
     settings = InstructSettings(editing=EditingSettings(short_side=256))
     case = one_case(method, method.prepare(source, settings), CAPTION, 1, ignore)
     assert [(one.name, one.passed) for one in case.checks] == [
@@ -156,7 +156,7 @@ def test_a_picture_that_shifted_a_little_is_moved_back_and_its_record_says_so() 
 @pytest.mark.parametrize("size", [(150, 100), (61, 200), (1300, 333), (16, 64), (4096, 1024), (1024, 1024)])
 def test_a_result_has_the_size_of_its_source_whatever_the_editor_takes(size: tuple[int, int]) -> None:
     editor = Painter()
-    method = InstructMethod(editor, None, RECIPE.prompts("demo"))
+    method = INSTRUCT.with_models(models_of(editor), RECIPE.prompts("demo"))
     source = Source(Image.linear_gradient("L").resize(size).convert("RGB"), BIRD)
     case = one_case(method, method.prepare(source, InstructSettings()), CAPTION, 9, ignore)
     (edited,) = editor.sizes
@@ -166,7 +166,7 @@ def test_a_result_has_the_size_of_its_source_whatever_the_editor_takes(size: tup
 
 
 def test_the_record_is_enough_to_make_it_again() -> None:
-    method = InstructMethod(Painter(), None, RECIPE.prompts("demo"))
+    method = INSTRUCT.with_models(models_of(Painter()), RECIPE.prompts("demo"))
     prepared = method.prepare(Source(Image.new("RGB", (96, 64)), BIRD), InstructSettings(editing=QUICK))
     lineage = one_case(method, prepared, CAPTION, 9, ignore).lineage
     assert (lineage.method, lineage.model, lineage.seed, lineage.negative_prompt) == ("instruct", "painter", 9, "")

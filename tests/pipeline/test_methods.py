@@ -32,7 +32,7 @@ from pipeline.methods.controlnet import (
 )
 from pipeline.recipes import DILLEMA
 from pipeline.seams import OnStep, Source
-from tests.support.scripted import OneByOne, ScriptedModels, one_case
+from tests.support.scripted import OneByOne, ScriptedModels, models_of, one_case
 
 SETTINGS = GenerationSettings(short_side=128, steps=3, negative_prompt="blurred")
 SNOW = CounterfactualCaption("A red bird in snowy weather.", (Edit("sunny", "snowy", "weather"),))
@@ -87,7 +87,7 @@ def make(
     generator: Echo, task: Task = BIRD, embedder: Brightness | None = None, **size: int
 ) -> tuple[TestCase, list[tuple[int, int]]]:
     steps: list[tuple[int, int]] = []
-    method = ControlNetMethod(generator, embedder, DILLEMA.prompts("demo"))
+    method = CONTROLNET.with_models(models_of(generator, embedder), DILLEMA.prompts("demo"))
 
     def on_step(done: int, total: int) -> None:
         steps.append((done, total))
@@ -129,7 +129,7 @@ def test_only_classes_that_the_picture_holds_reach_the_diffusion_model(
     generator, prompts = Echo(), DILLEMA.prompts("paper")
     halves = Image.fromarray(np.repeat(np.array([[0, 1, 255]], np.uint8), 100, axis=0)).resize((150, 100), 0)
     mask = None if classes is None else NamedMask(halves, classes)
-    method, asked = ControlNetMethod(generator, None, prompts), CounterfactualCaption(text, ())
+    method, asked = CONTROLNET.with_models(models_of(generator), prompts), CounterfactualCaption(text, ())
     prepared = method.prepare(Source(source(), task, mask=mask), ControlNetSettings(generation=SETTINGS))
     case = one_case(method, prepared, asked, 9, lambda _done, _total: None)
     assert generator.prompts == [case.lineage.prompt] == [prompt]
@@ -199,7 +199,7 @@ def test_edges_are_looked_for_at_the_size_at_which_was_drawn(kind: ControlKind, 
     for scene in scenes:  # the ideal image, and an image of another scene
         painter = Painter(fit(scene, SETTINGS.short_side))
         detector = ScriptedModels().detector
-        method = ControlNetMethod(painter, None, DILLEMA.prompts("demo"), detector=detector)
+        method = CONTROLNET.with_models(models_of(painter, detector=detector), DILLEMA.prompts("demo"))
         case = one_case(method, method.prepare(Source(scenes[0], BIRD), drawing), SNOW, 1, lambda _done, _total: None)
         assert case.image.size == (side, side)
         kept.append(case.checks[0].value or 0.0)
@@ -217,7 +217,7 @@ class Counted(ControlNetMethod):
 
 
 def test_a_preparation_serves_as_long_as_the_control_image_would_be_the_same() -> None:
-    method, kept = Counted(Echo(), None, DILLEMA.prompts("demo")), Preparations()
+    method, kept = Counted(CONTROLNET, models_of(Echo()), DILLEMA.prompts("demo"), (), None), Preparations()
 
     def prepared(source: Source, **settings: Any) -> ControlNetPrepared:
         return kept.prepared(CONTROLNET, method, source, ControlNetSettings(**settings))
@@ -243,7 +243,7 @@ def test_a_preparation_serves_as_long_as_the_control_image_would_be_the_same() -
 
 
 def test_a_control_image_without_edges_is_told_of_and_others_are_not() -> None:
-    method = ControlNetMethod(Echo(), None, DILLEMA.prompts("demo"))
+    method = CONTROLNET.with_models(models_of(Echo()), DILLEMA.prompts("demo"))
 
     def remark(image: Image.Image) -> str:
         return method.prepare(Source(image, BIRD), ControlNetSettings(generation=SETTINGS)).remark
@@ -255,7 +255,7 @@ def test_a_control_image_without_edges_is_told_of_and_others_are_not() -> None:
 def test_a_stop_ends_the_preparation() -> None:
     stop = threading.Event()
     stop.set()
-    method = ControlNetMethod(Echo(), None, DILLEMA.prompts("demo"))
+    method = CONTROLNET.with_models(models_of(Echo()), DILLEMA.prompts("demo"))
     with pytest.raises(Cancelled):
         method.prepare(Source(source(), BIRD), ControlNetSettings(), None, stop)
 

@@ -254,7 +254,7 @@ def test_a_lack_of_memory_is_not_taken_for_damaged_weights(monkeypatch: pytest.M
     def too_large(_models: Models, _role: str) -> None:
         raise RuntimeError("CUDA out of memory. Tried to allocate 26 GiB")
 
-    monkeypatch.setattr(Models, "_load", too_large)
+    monkeypatch.setattr(Models, "load", too_large)
     with pytest.raises(CannotLoad, match="There is not enough memory to load the captioner: end other programs"):
         _ = load_models(load_profile("demo")).captioner
     weights = load_profile("demo").weights()["captioner"]

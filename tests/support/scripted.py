@@ -34,6 +34,7 @@ from core.settings import (
 from core.types import CounterfactualCaption, Task
 from pipeline.seams import (
     CaseRequest,
+    Detector,
     DrawnImage,
     DrawRequest,
     Editor,
@@ -417,6 +418,11 @@ class ScriptedModels:
 
     def detector(self, kind: ControlKind) -> InvertingDetector:
         return InvertingDetector()
+
+
+def models_of(model: object, embedder: object = None, detector: Callable[[ControlKind], Detector] | None = None) -> Any:
+    """Return models for a method: `model` draws, as generator and as editor. A model that is not needed is None."""
+    return SimpleNamespace(generator=model, editor=model, embedder=embedder, detector=detector)
 
 
 PERTURBED = {

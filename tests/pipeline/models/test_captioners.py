@@ -26,7 +26,7 @@ from core.types import Edit, Task
 from pipeline.checks.judge import Case, judge_all
 from pipeline.models import load_models
 from pipeline.models.captioner import Blip2, Florence2
-from pipeline.models.captioner_chat import ChatJudge, ChatVisionModel, ServedChatModel
+from pipeline.models.captioner_chat import ChatVisionModel, ServedChatModel
 from pipeline.models.server_language import ServedJudge, ServedLanguage
 from pipeline.profiles.profile import load_profile
 from pipeline.profiles.text_sections import (
@@ -304,7 +304,7 @@ SHORT = {
 
 @pytest.mark.parametrize("name", ["qwen3-vl", "idefics3"])
 def test_the_captioner_judges_two_pictures_in_the_form_of_the_schema(folder: Path, name: str) -> None:
-    judge = ChatJudge(ChatVisionModel(ChatCaptioner(kind="chat", path=str(folder / name))))
+    judge = ChatVisionModel(ChatCaptioner(kind="chat", path=str(folder / name)))
     settings = LanguageSettings(temperature=1.0, max_new_tokens=100)
 
     def reply(seed: int, *pictures: Image.Image, prompt: str = "Is it whole?") -> str:

@@ -16,7 +16,7 @@ from core.progress import Progress
 from core.settings import GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
 from pipeline.driver import Driver
-from pipeline.methods.controlnet import ControlNetMethod, ControlNetSettings
+from pipeline.methods.controlnet import CONTROLNET, ControlNetSettings
 from pipeline.models import compiling, load_models
 from pipeline.models.compiling import Compiling
 from pipeline.profiles.profile import Profile, load_profile
@@ -24,7 +24,7 @@ from pipeline.recipes import DILLEMA
 from pipeline.request import Event
 from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, Source
 from tests.support import tiny
-from tests.support.scripted import NoiseGenerator, ScriptedModels
+from tests.support.scripted import NoiseGenerator, ScriptedModels, models_of
 
 QUICK = GenerationSettings(steps=3, short_side=64, guidance=5.0)
 BIRD = Task("classification", label="bird")
@@ -263,7 +263,7 @@ def test_a_person_who_waits_is_told_why() -> None:
 
 def test_what_an_image_takes_is_without_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of later images is estimated from the first one."""
-    method = ControlNetMethod(FirstCompiles(), None, DILLEMA.prompts("paper"))
+    method = CONTROLNET.with_models(models_of(FirstCompiles()), DILLEMA.prompts("paper"))
     prepared = method.prepare(Source(control(), BIRD), ControlNetSettings(generation=QUICK))
     clock = iter((100.0, 160.0))
     monkeypatch.setattr("pipeline.methods.drawing.time.monotonic", lambda: next(clock))

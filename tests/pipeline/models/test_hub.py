@@ -14,7 +14,7 @@ import pytest
 from core.errors import Cancelled, CannotLoad
 from core.model_sections import Weights
 from pipeline.models import hub as hub_module
-from pipeline.models.hub import HubListing, damaged, download, held, listing, require_room
+from pipeline.models.hub import damaged, download, held, listing, part_of, require_room
 from pipeline.models.weights import locate
 from tests.support.hub_server import Fault, Hub, Repository, serving_hub
 
@@ -112,7 +112,7 @@ def test_wrong_bytes_never_count(hub: Hub) -> None:
     hub.repositories["who/model"].files["more.safetensors"] = MEGABYTES[:1000]
     found = listing("captioner", wanted())
     (one,) = found.missing
-    found.part(one).write_bytes(b"?" * 400)
+    part_of(found.places(one)[0]).write_bytes(b"?" * 400)
     folder = fetch(wanted())
     assert (folder / "more.safetensors").read_bytes() == MEGABYTES[:1000]
     assert hub.sent("more.safetensors") == ["bytes=400-", ""]
@@ -121,9 +121,9 @@ def test_wrong_bytes_never_count(hub: Hub) -> None:
 def test_what_was_damaged_on_the_disk_is_found_by_reading_it(hub: Hub) -> None:
     folder = fetch(wanted())
     found = listing("captioner", wanted())
-    assert damaged(found).missing == ()
+    assert damaged("captioner", found).missing == ()
     (folder / "model.safetensors").resolve().write_bytes(b"0" * 3_000_000)
-    again: HubListing = damaged(found)
+    again = damaged("captioner", found)
     assert [file.path for file in again.missing] == ["model.safetensors"]
     download("captioner", again, lambda count: None)
     assert (folder / "model.safetensors").read_bytes() == MEGABYTES
@@ -272,8 +272,9 @@ def test_what_the_profile_names_and_the_hub_does_not_have_is_told(hub: Hub) -> N
 
 def test_a_folder_that_cannot_be_written_is_not_taken_for_the_network(hub: Hub, tmp_path: Path) -> None:
     found = listing("captioner", wanted())
-    found.cache.parent.mkdir(parents=True)
-    found.cache.write_text("a file where a folder should be")
+    cache = hub_module.cache_of(found.weights)
+    cache.parent.mkdir(parents=True)
+    cache.write_text("a file where a folder should be")
     with pytest.raises(CannotLoad, match=r"could not be saved in .*cache\. Not a directory: have a look at that disk"):
         download("captioner", found, lambda count: None)
 

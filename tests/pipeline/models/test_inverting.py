@@ -16,7 +16,7 @@ from PIL import Image
 from core.errors import Cancelled, UserError
 from core.settings import EditSettings, GenerationSettings, InversionSettings, Settings, SettingsWithEdit
 from core.types import CounterfactualCaption, Task
-from pipeline.methods.edit import EDIT, EditMethod
+from pipeline.methods.edit import EDIT
 from pipeline.models import load_models
 from pipeline.models.attention import Alignment, AttentionControl
 from pipeline.models.generator import make_scheduler
@@ -27,6 +27,7 @@ from pipeline.recipes import LANCE
 from pipeline.seams import CaseRequest, DrawRequest, Source
 from tests.support import tiny
 from tests.support.made_once import MadeOnce
+from tests.support.scripted import models_of
 
 pytestmark = [pytest.mark.slow]
 EXACT = InversionSettings(steps=4, evaluations=12, close_enough=0)
@@ -251,7 +252,7 @@ def test_the_method_edit_draws_its_batch_and_leaves_the_network_as_it_was_also_a
     drawing = GenerationSettings(steps=4, guidance=1.5, short_side=64, inversion_evaluations=12)
     shared = {name: getattr(load_profile("demo").settings, name) for name in Settings.model_fields}
     settings = EDIT.settings_of(SettingsWithEdit.model_validate(shared | {"generation": drawing}), "a red bird")
-    method = EditMethod(model, None, LANCE.prompts("demo"))
+    method = EDIT.with_models(models_of(model), LANCE.prompts("demo"))
     source = Source(noise_picture(size=(64, 64)), Task("classification", label="bird"), "a red bird")
     prepared = method.prepare(source, settings)
     texts = ("a blue bird", "a red bird", "a very red bird at night")

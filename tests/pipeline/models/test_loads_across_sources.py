@@ -40,8 +40,8 @@ class Counted(Models):
         weights = self.profile.weights()
         return sum(self._needed(role, weights)[1] for role in self.loaded)
 
-    def _load(self, role: str) -> Any:
-        made = super()._load(role)
+    def load(self, role: str) -> Any:
+        made = super().load(role)
         self.loads[type(made).__name__] += 1
         return made
 

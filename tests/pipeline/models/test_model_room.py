@@ -9,18 +9,20 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, get_args
 
 import pytest
 
 from core.errors import CannotLoad, UserError
 from core.model_sections import ROOT, Weights
-from pipeline.models import Models
+from pipeline.models import CLASSES, Models
 from pipeline.models.machine import Machine, model_fits, profile_fits, without_gpu
 from pipeline.models.model_memory import WORK, _within_limit, to_release
-from pipeline.profiles.profile import load_profile, profile_names
-from pipeline.profiles.text_sections import GgufLanguage
+from pipeline.profiles.profile import Profile, load_profile, profile_names
+from pipeline.profiles.text_sections import GgufLanguage, Server
 
 GB = 1_000_000_000
 GUIDE = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
@@ -44,7 +46,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         order.append(role)
         return Loaded()
 
-    monkeypatch.setattr(Models, "_load", load)
+    monkeypatch.setattr(Models, "load", load)
     monkeypatch.setattr("pipeline.models.pick_device", lambda: "cpu")
     return order
 
@@ -123,7 +125,7 @@ def test_models_fit_together_until_one_has_to_make_room(made: list[str], monkeyp
             raise MemoryError
         return Loaded()
 
-    monkeypatch.setattr(Models, "_load", lacking)
+    monkeypatch.setattr(Models, "load", lacking)
     models = Models(load_profile("demo"), lambda _place: 0)
     _ = models.captioner
     models.release_all()
@@ -157,7 +159,7 @@ def test_a_lack_of_memory_frees_the_others_and_is_tried_once_more(
             raise CannotLoad("said by the loader") from RuntimeError("CUDA out of memory")
         return Loaded()
 
-    monkeypatch.setattr(Models, "_load", too_large)
+    monkeypatch.setattr(Models, "load", too_large)
     models: Any = Models(load_profile("demo"))
     _ = models.captioner
     assert models.generator and tries == [("captioner",), ()]
@@ -169,7 +171,7 @@ def test_a_lack_of_memory_frees_the_others_and_is_tried_once_more(
         tries.append(())
         raise MemoryError
 
-    monkeypatch.setattr(Models, "_load", never)
+    monkeypatch.setattr(Models, "load", never)
     tries.clear()
     models = Models(load_profile("demo"))
     _ = models.captioner
@@ -186,11 +188,11 @@ def test_two_that_are_loaded_at_once_wait_for_neither(made: list[str], monkeypat
 
     def slow(models: Models, _role: str) -> Loaded:
         both.wait()
-        models._release_others("")  # each load does this when memory is short, while the other load still runs
+        models.release_others("")  # each load does this when memory is short, while the other load still runs
         both.wait()
         return Loaded()
 
-    monkeypatch.setattr(Models, "_load", slow)
+    monkeypatch.setattr(Models, "load", slow)
     models: Any = Models(load_profile("demo"))
     other = threading.Thread(target=lambda: models.captioner, daemon=True)
     other.start()
@@ -201,7 +203,7 @@ def test_two_that_are_loaded_at_once_wait_for_neither(made: list[str], monkeypat
 
 MEASURED = """
 import json, os, sys, threading, time
-from pipeline.models import Models
+from pipeline.models import CLASSES, Models
 from pipeline.profiles.profile import Profile
 import psutil, torch
 from pipeline.models.machine import memory_in_use
@@ -350,3 +352,17 @@ def test_a_profile_for_a_gpu_says_what_to_expect_without_one() -> None:
         raise AssertionError("asking the machine takes seconds")
 
     assert without_gpu(load_profile("cpu"), asked) == without_gpu(load_profile("demo"), asked) == ""
+
+
+def sections_in(annotation: Any) -> Iterator[type[Weights | Server]]:
+    """Yield the sections of models that the type of a field of a profile names."""
+    if isinstance(annotation, type) and issubclass(annotation, Weights | Server):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from sections_in(inner)
+
+
+def test_every_section_of_a_profile_has_a_class_for_its_model() -> None:
+    found = [kind for field in Profile.model_fields.values() for kind in sections_in(field.annotation)]
+    assert set(found) == set(CLASSES)
+    assert all(callable(resolve_name(f"pipeline.models.{name}")) for name in CLASSES.values())

@@ -16,7 +16,7 @@ from core.errors import Cancelled, UserError
 from core.settings import CaptionSettings, ConditioningSettings, GenerationSettings, LanguageSettings
 from core.types import CounterfactualCaption, Edit, Task
 from pipeline.conditioning import condition
-from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetMethod, ControlNetSettings
+from pipeline.methods.controlnet import CONTROL_IMAGE, CONTROLNET, ControlNetSettings
 from pipeline.models import Models, load_models
 from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.recipes import DILLEMA
@@ -273,7 +273,7 @@ def test_clip_reads_several_texts_at_once_as_it_reads_each_alone(folder: Path) -
 
 
 def test_the_method_brings_the_image_back_to_the_source(models: Models) -> None:
-    method = ControlNetMethod(models.generator, models.embedder, DILLEMA.prompts("paper"))
+    method = CONTROLNET.with_models(models, DILLEMA.prompts("paper"))
     counterfactual = CounterfactualCaption("A bird at night.", (Edit("by day", "at night", "time of day"),))
     source = photo(4, (130, 90))
     prepared = method.prepare(Source(source, TASK), ControlNetSettings(generation=QUICK))
