@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -151,7 +151,11 @@ class _CaptionSelection:
         self.may = [len(kinds) if most is None else min(most, len(kinds)) for kinds in self.offers]
         self.wanted = sum(self.may)
         """Number of captions that would be drawn without a word limit."""
-        self.totals, self.lengths = self._words_offered()
+        self.totals, self.lengths = Counter[str](), Counter[int]()
+        """Number of captions that may be drawn, by new word and by number of new words."""
+        for kind, number in Counter(chain.from_iterable(self.offers)).items():
+            self.lengths[len(kind.words)] += number
+            self.totals.update(dict.fromkeys(kind.words, number))
         self._begin(None)
 
     def _eligible(
@@ -176,15 +180,6 @@ class _CaptionSelection:
         words = {word for edit in caption.edits for word in new_words(edit)}
         kind = _Kind(weights, tuple(sorted(words)))
         return self.kinds.setdefault(kind, kind)
-
-    def _words_offered(self) -> tuple[Counter[str], Counter[int]]:
-        """Count the captions that may be drawn, by new word and by number of new words."""
-        totals, lengths = Counter[str](), Counter[int]()
-        for kind, number in Counter(kind for kinds in self.offers for kind in kinds).items():
-            lengths[len(kind.words)] += number
-            for word in kind.words:
-                totals[word] += number
-        return totals, lengths
 
     def _begin(self, limit: int | None) -> None:
         """Empty the selection. From now on, a word may be in at most `limit` captions; None for no limit."""
