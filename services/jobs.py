@@ -95,51 +95,42 @@ def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
     return tuple(moved)
 
 
+@dataclass(eq=False)
 class JobHandle:
-    """Given to the work of a job, which reports its progress here and checks whether it was cancelled."""
+    """A job of a queue. Its work gets it, reports progress here and checks whether it was cancelled."""
 
-    def __init__(self, jobs: JobQueue, job: _Job) -> None:
-        self._jobs, self._job = jobs, job
-        self.cancelled = job.cancelled
-        """Set when the work should stop."""
-
-    @property
-    def closing(self) -> bool:
-        """Return True if the server is stopping: then no person cancelled the job."""
-        return self._jobs.closing
-
-    def at(self, stage: StageName) -> None:
-        """Report the start of a stage."""
-        self._jobs._update(self._job, stage=stage, progress=None, since=time.monotonic())
-
-    def progress(self, progress: Progress) -> None:
-        """Report the progress of the current stage. This method can be used as a `core.progress.OnProgress`."""
-        self._jobs._update(self._job, progress=progress)
-
-    def preview(self, name: str) -> None:
-        """Report the name of a preview picture of the unfinished image."""
-        self._jobs._update(self._job, preview=name)
-
-    def take_parts(self, most: int) -> tuple[Part, ...]:
-        """Mark the parts made so far as done, and return the next parts to make, at most `most`; () if none is left."""
-        return self._jobs._take_parts(self._job, most)
-
-    @property
-    def view(self) -> JobView:
-        """Return the current state of the job."""
-        return self._job.view
-
-
-Work = Callable[[JobHandle], None]
-
-
-@dataclass
-class _Job:
+    queue: JobQueue
     view: JobView
+    """The current state of the job."""
     work: deque[Work]
     """Functions that do the work still to begin, in order."""
     unbegun: Callable[[], object]
     cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set when the work should stop."""
+
+    @property
+    def closing(self) -> bool:
+        """Return True if the server is stopping: then no person cancelled the job."""
+        return self.queue.closing
+
+    def at(self, stage: StageName) -> None:
+        """Report the start of a stage."""
+        self.queue.update(self, stage=stage, progress=None, since=time.monotonic())
+
+    def progress(self, progress: Progress) -> None:
+        """Report the progress of the current stage. This method can be used as a `core.progress.OnProgress`."""
+        self.queue.update(self, progress=progress)
+
+    def preview(self, name: str) -> None:
+        """Report the name of a preview picture of the unfinished image."""
+        self.queue.update(self, preview=name)
+
+    def take_parts(self, most: int) -> tuple[Part, ...]:
+        """Mark the parts made so far as done, and return the next parts to make, at most `most`; () if none is left."""
+        return self.queue.take_parts(self, most)
+
+
+Work = Callable[[JobHandle], None]
 
 
 class JobQueue:
@@ -148,8 +139,8 @@ class JobQueue:
     def __init__(self, changes: Changes | None = None) -> None:
         self._numbers = itertools.count(1)
         self._changes = changes or Changes()
-        self._jobs: dict[int, _Job] = {}
-        self._waiting: deque[_Job] = deque()
+        self._jobs: dict[int, JobHandle] = {}
+        self._waiting: deque[JobHandle] = deque()
         self._idle_work: deque[tuple[str, Callable[[], object]]] = deque()
         self._idle_name = ""
         self._changed = threading.Condition()
@@ -177,7 +168,8 @@ class JobQueue:
             self.require_idle(run_id)
             view = JobView(next(self._numbers), run_id, stages, "waiting", since=time.monotonic())
             named = tuple(Part(number, name) for number, name in enumerate(parts))
-            job = _Job(replace(view, parts=named, seconds_each=seconds_each), deque([work, *later]), unbegun)
+            view = replace(view, parts=named, seconds_each=seconds_each)
+            job = JobHandle(self, view, deque([work, *later]), unbegun)
             self._jobs[job.view.id] = job
             self._waiting.append(job)
             self._forget()
@@ -301,30 +293,27 @@ class JobQueue:
             affected = [job for job in self._jobs.values() if job.view.active and affects(job.view)]
             waiting = [job for job in affected if job.view.state == "waiting"]
             for job in affected:
-                self._stop(job)
+                job.cancelled.set()
+                job.view = replace(job.view, stopping=True)
+            for job in waiting:
+                self._waiting.remove(job)
+                job.view = replace(job.view, state="cancelled", stopping=False)
             self._changes.tell()
             self._changed.notify_all()
         for job in waiting:
             job.unbegun()
         return bool(affected)
 
-    def _stop(self, job: _Job) -> None:
-        job.cancelled.set()
-        if job.view.state == "waiting":
-            self._waiting.remove(job)
-            job.view = replace(job.view, state="cancelled")
-        else:
-            job.view = replace(job.view, stopping=True)
-
     @staticmethod
-    def _mark(job: _Job, part_id: int, before: tuple[PartState, ...], state: PartState) -> bool:
+    def _mark(job: JobHandle, part_id: int, before: tuple[PartState, ...], state: PartState) -> bool:
         is_marked = any(part.id == part_id and part.state in before for part in job.view.parts)
         parts = (replace(part, state=state) if part.id == part_id else part for part in job.view.parts)
         if is_marked:
             job.view = replace(job.view, parts=tuple(parts))
         return is_marked
 
-    def _take_parts(self, job: _Job, most: int) -> tuple[Part, ...]:
+    def take_parts(self, job: JobHandle, most: int) -> tuple[Part, ...]:
+        """Mark the parts made so far as done, and return the next parts to make, as `JobHandle.take_parts`."""
         with self._changed:
             for part in job.view.at_parts:
                 self._mark(job, part.id, ("running",), "done")
@@ -364,31 +353,28 @@ class JobQueue:
                     self._idle_name = ""
                 self._changes.tell()  # such as a prediction, or this machine's drawing speed
 
-    def _do(self, job: _Job) -> None:
+    def _do(self, job: JobHandle) -> None:
+        state, message = "done", ""
         try:
-            job.work.popleft()(JobHandle(self, job))
-            if job.work:
-                self._wait_again(job)
-                return
+            job.work.popleft()(job)
+            with self._changed:
+                if job.work:  # the job waits again, behind all that wait
+                    stop_if(job.cancelled)
+                    self._waiting.append(job)
+                    self.update(job, state="waiting", progress=None, since=time.monotonic())
+                    return
         except Cancelled:
-            self._update(job, state="cancelled", stopping=False)
+            state = "cancelled"
         except UserError as error:
-            self._update(job, state="failed", stopping=False, message=str(error))
+            state, message = "failed", str(error)
         except Exception as error:  # the worker thread must survive a bug in the work
             log.exception("a job failed")
             message = f"The studio itself failed ({type(error).__name__}: {error}); the terminal says more. Try again."
-            self._update(job, state="failed", stopping=False, message=message)
-        else:
-            self._update(job, state="done", stopping=False)
+            state = "failed"
+        self.update(job, state=state, stopping=False, message=message)
 
-    def _wait_again(self, job: _Job) -> None:
-        """Queue a job behind all that wait. Raises Cancelled if the job was asked to stop."""
-        with self._changed:
-            stop_if(job.cancelled)
-            self._waiting.append(job)
-            self._update(job, state="waiting", progress=None, since=time.monotonic())
-
-    def _update(self, job: _Job, **changes: object) -> None:
+    def update(self, job: JobHandle, **changes: object) -> None:
+        """Change the view of a job, and tell pages and those who wait for its end."""
         with self._changed:
             job.view = replace(job.view, **changes)  # type: ignore[arg-type]
             self._changes.tell()
