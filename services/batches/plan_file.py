@@ -297,9 +297,13 @@ def plan_from_text(text: str, path: Path) -> BatchPlan:
 def named_paths(text: str) -> Mapping[str, str]:
     """Return the paths in the text of a plan by key, such as "data.root". Opens no file. Empty for invalid TOML."""
     try:
-        data = tomllib.loads(text)
+        return _paths_in(tomllib.loads(text))
     except tomllib.TOMLDecodeError:
         return {}
+
+
+def _paths_in(data: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the paths in the content of a plan's file by key. A profile that is only a name is no path."""
     paths = {}
     for section, key in (("data", "root"), ("make", "profile"), ("choose", "keys")):
         part = data.get(section)
@@ -497,21 +501,17 @@ def _whole(data: dict[str, Any], path: Path) -> dict[str, Any]:
     cannot be read.
     """
     whole = {name: {**part} if isinstance(part, dict) else part for name, part in data.items()}
-    sections = {name: part for name, part in whole.items() if isinstance(part, dict)}
     if whole.get("name", "") == "":
         whole["name"] = path.stem
-
-    def absolute(written: str) -> Path:
-        return path.absolute().parent / Path(written).expanduser()
-
-    data_part, choose, make = (sections.get(name, {}) for name in ("data", "choose", "make"))
-    if isinstance(root := data_part.get("root"), str) and root:
-        data_part["root"] = str(absolute(root))
-    if isinstance(keys := choose.get("keys"), str):
-        choose["keys"] = _keys_in(absolute(keys), path)
-    if isinstance(profile := make.get("profile"), str) and profile.endswith(".toml"):
-        make["profile"] = str(absolute(profile))
-    if isinstance(settings := make.get("settings"), dict):
+    for name, written in _paths_in(data).items():
+        section, _, key = name.partition(".")
+        place = path.absolute().parent / Path(written).expanduser()
+        if key == "keys":
+            whole[section][key] = _keys_in(place, path)
+        elif written:
+            whole[section][key] = str(place)
+    make = whole.get("make")
+    if isinstance(make, dict) and isinstance(settings := make.get("settings"), dict):
         make["settings"] = _flat(settings)
     return whole
 
