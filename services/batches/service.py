@@ -206,22 +206,20 @@ def look_at(workspace: Workspace, batch: Batch, plan: BatchPlan) -> SampleLook:
     """Check some source images of a batch. Raises UserError if its profile or data set is gone."""
     profile, some = load_profile(batch.profile), _some_sources(workspace, batch.id)
     unknown, problems = set[str](), Counter[str]()
-    if read := [source for source in some if source.run]:
-        runs = workspace.batches.source_runs([source.run or "" for source in read])
-        for source in read if profile.notice else ():
-            if notice_for(profile, workspace.images.load(runs[source.run or ""].source_sha)):
-                unknown.add(source.item.key)
-        return SampleLook(len(read), frozenset(unknown))
-    data, some = data_set_of(plan), some[:: max(1, -(-len(some) // IN_DATA_SET))]
-    for source in some:
+    in_workspace = {source.run: source for source in some if source.run}
+    runs = workspace.batches.source_runs(list(in_workspace))
+    looked_at = list(in_workspace.values()) or some[:: max(1, -(-len(some) // IN_DATA_SET))]
+    data = None if runs else data_set_of(plan)
+    for source in looked_at if data or profile.notice else ():
         try:
-            picture, _, _ = read_item(data, plan, source.item)
+            read = read_item(data, plan, source.item)[0].image if data else None
+            image = read or workspace.images.load(runs[source.run or ""].source_sha)
         except UserError as error:
             problems[str(error)] += 1
             continue
-        if notice_for(profile, picture.image):
+        if notice_for(profile, image):
             unknown.add(source.item.key)
-    return SampleLook(len(some), frozenset(unknown), dict(problems.most_common()))
+    return SampleLook(len(looked_at), frozenset(unknown), dict(problems.most_common()))
 
 
 def _some_sources(workspace: Workspace, batch: int) -> Sequence[BatchSource]:
@@ -310,17 +308,17 @@ class BatchService:
         # Only the price is read from the plan: a missing profile must not prevent this.
         price = CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
         hours = self._ledger.busy_minutes(number) / 60
-        reviewed, studied = self._ledger.reviewed(number), self._ledger.studied(number)
+        verdicts = self._ledger.verdicts(number)
         return BatchStatus(
             batch=batch,
             sources=self._ledger.count_sources(number),
             passes=self.passes(number),
             cost=None if price.price_an_hour is None else price.price_an_hour * hours,
             currency=price.currency,
-            accepted=reviewed.get("accepted", 0),
-            rejected=reviewed.get("rejected", 0),
-            valid=studied.get("valid", 0),
-            invalid=studied.get("invalid", 0),
+            accepted=verdicts.get("accepted", 0),
+            rejected=verdicts.get("rejected", 0),
+            valid=verdicts.get("valid", 0),
+            invalid=verdicts.get("invalid", 0),
             place=place,
             problem=problem,
         )
