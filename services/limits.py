@@ -66,11 +66,6 @@ class Limiter:
         """Record a successful try. Earlier failures still count: a person with one code may guess another."""
         self._known.put(key, True)
 
-    def held(self) -> int:
-        """Return the number of stored failures. Tests check that it stays limited."""
-        with self._lock:
-            return len(self._failures)
-
     def _forget(self) -> float:
         now = self._clock()
         while self._failures and self._failures[0][0] <= now - self.seconds:

@@ -131,16 +131,9 @@ class Studio:
 
     def close(self) -> None:
         """Stop running work; the workspace stays open."""
-        self.example.close()
-        self.batches.close()
-        self.retrainings.close()
-        self.likeness.work.close()
-        self.focus.work.close()
-        self.evidence.work.close()
-        self.evaluations.close()
-        self.thumbnails.close()
-        self.imports.close()
+        queues = (self.likeness.work, self.focus.work, self.evidence.work, self.evaluations)
+        for service in (self.example, self.batches, self.retrainings, *queues, self.thumbnails, self.imports):
+            service.close()
         self.image_map.stop()
-        self.judging.close()
-        self.jobs.close()
-        self.test_sets.close()
+        for last in (self.judging, self.jobs, self.test_sets):
+            last.close()
