@@ -10,19 +10,26 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from itertools import pairwise
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field
 
 from core.errors import Cancelled, UserError
 from core.progress import Progress, stop_if
 from core.types import StageName
 from services.changes import Changes
+from services.commands import does
+from services.edit_conflicts import LARGEST_ID
 
 KEPT = 200
 """Maximum number of ended jobs whose state pages can still ask for."""
+JobNumber = Annotated[int, Field(ge=0, le=LARGEST_ID, description="The job")]
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 JobPhase = Literal["waiting", "running", "done", "failed", "cancelled"]
 PartState = Literal["waiting", "running", "done", "dropped"]
@@ -84,15 +91,15 @@ class JobView:
         return None if self.seconds_each is None else self.seconds_each * len(self.waiting)
 
 
-def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
-    """Return the parts with one waiting part exchanged with the waiting part before it."""
-    places = [place for place, part in enumerate(parts) if part.state == "waiting"]
-    at = next((place for place in places if parts[place].id == part_id), None)
-    if at is None or at == places[0]:
-        return parts
-    before, moved = places[places.index(at) - 1], list(parts)
-    moved[before], moved[at] = moved[at], moved[before]
-    return tuple(moved)
+def _moved_up(line: Iterable[T], moves: Callable[[T], bool], waits: Callable[[T], bool]) -> list[T]:
+    """Return the line with the one that `moves` exchanged with the one before it, among those that wait."""
+    moved = list(line)
+    places = [place for place, one in enumerate(moved) if waits(one)]
+    for before, at in pairwise(places):
+        if moves(moved[at]):
+            moved[before], moved[at] = moved[at], moved[before]
+            break
+    return moved
 
 
 @dataclass(eq=False)
@@ -203,47 +210,51 @@ class JobQueue:
         """Ask the waiting or running job of a run to stop. Return False if none exists."""
         return self._cancel(lambda view: view.run_id == run_id)
 
-    def cancel_job(self, job_id: int) -> bool:
-        """Ask one job to stop. Return False if it has ended or is unknown."""
-        return self._cancel(lambda view: view.id == job_id)
+    @does("queue-cancel")
+    def cancel_job(self, job: JobNumber) -> bool:
+        """Stop a job, or remove it from the queue. Return False if it has ended or is unknown."""
+        return self._cancel(lambda view: view.id == job)
 
     def cancel_all(self) -> bool:
         """Ask all waiting and running jobs to stop. Return False if there are none."""
         return self._cancel(lambda _view: True)
 
-    def delete_part(self, job_id: int, part_id: int) -> bool:
-        """Remove a part from a job, even if the part is being made. Return False if the part is done, was removed
-        before, or is unknown. A waiting job whose last part is removed is cancelled.
+    @does("delete-job-part")
+    def delete_part(
+        self, job: JobNumber, part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="Image number, from 0")]
+    ) -> bool:
+        """Remove an image from a job. If the image is being drawn, drawing stops at once and the next image begins.
+        Return False if the image is done, was removed before, or is unknown. A waiting job without images is cancelled.
         """
         with self._changed:
-            job = self._jobs.get(job_id)
-            found = job is not None and job.view.active and self._mark(job, part_id, ("waiting", "running"), "dropped")
-            empty = job is not None and found and job.view.state == "waiting" and not job.view.waiting
+            of = self._jobs.get(job)
+            found = of is not None and of.view.active and self._mark(of, part, ("waiting", "running"), "dropped")
+            empty = of is not None and found and of.view.state == "waiting" and not of.view.waiting
         self._changes.tell()
         if empty:
-            self.cancel_job(job_id)
+            self.cancel_job(job)
         return found
 
-    def move_up(self, job_id: int, part_id: int | None = None) -> bool:
-        """Move a waiting job, or a waiting part of a job, one place up. Return False if it did not move."""
+    @does("queue-up")
+    def move_up(
+        self,
+        job: JobNumber,
+        part: Annotated[int | None, Field(ge=0, le=LARGEST_ID, description="Image number; null: the whole job")] = None,
+    ) -> bool:
+        """Move a job, or an image of a job, one place up in the queue. Return False if it did not move."""
         with self._changed:
-            job = self._jobs.get(job_id)
-            if job is None or not job.view.active:
+            moved = self._jobs.get(job)
+            if moved is None or not moved.view.active:
                 return False
-            if part_id is not None:
-                parts = _moved_up(job.view.parts, part_id)
-                moved = parts != job.view.parts
-                job.view = replace(job.view, parts=parts)
-                self._changes.tell()
-                return moved
-            waiting = list(self._waiting)
-            place = waiting.index(job) if job in waiting else 0
-            if place == 0:
-                return False
-            waiting[place - 1 : place + 1] = [waiting[place], waiting[place - 1]]
-            self._waiting = deque(waiting)
+            if part is None:
+                line = _moved_up(self._waiting, lambda one: one is moved, lambda _other: True)
+                is_moved, self._waiting = line != list(self._waiting), deque(line)
+            else:
+                parts = _moved_up(moved.view.parts, lambda one: one.id == part, lambda other: other.state == "waiting")
+                is_moved = parts != list(moved.view.parts)
+                moved.view = replace(moved.view, parts=tuple(parts))
             self._changes.tell()
-            return True
+            return is_moved
 
     def view(self, job_id: int) -> JobView | None:
         """Return the current state of a job, or None if unknown."""

@@ -76,13 +76,14 @@ class Studio:
         self.profile, self.workspace = profile, workspace
         self.driver, self.notes = Driver(profile, models, inversions=workspace.inversions), StageNotes()
         changes, driver, notes = Changes(), self.driver, self.notes
-        self.jobs, self.commands = jobs, commands = JobQueue(changes), Commands(changes)
+        self.commands = commands = Commands(changes)
 
         def taken_on(service: Service) -> Service:
             """Add the commands of a service, and return it."""
             commands.take_on(service)
             return service
 
+        self.jobs = jobs = taken_on(JobQueue(changes))
         samples = read_samples(profile.samples_folder())
         self.runs = runs = taken_on(RunService(workspace, profile, driver, samples, jobs))
         self.states = states = RunStates(runs, notes)
