@@ -257,32 +257,27 @@ class _CaptionSelection:
         """Return the index of the next caption to choose for a source, or None if the word limit allows no other.
         Prefer the edit type that is furthest below its share, then the rarest words, then the first caption.
         """
-        picked, by_word = self.picked[source], self.by_word
-        reached: dict[object, float] = {}
-        best, least, rarest = None, 0.0, 0
+        picked, reached = self.picked[source], dict[_Weights, float]()
+        best: tuple[float, int, int] | None = None
         for offer, kind in enumerate(self.offers[source]):
             if offer in picked:
                 continue
             has = reached.get(kind.weights)
             if has is None:
-                has = reached[kind.weights] = self._reached(kind)
-            if best is not None and has > least:
+                has = reached[kind.weights] = self._reached(kind.weights)
+            if best is not None and has > best[0]:
                 continue
-            often = 0
-            if self.limit is not None and kind.words:
-                often = max([by_word[word] for word in kind.words])
-                if often >= self.limit:
-                    continue
-            if best is None or has < least or often < rarest:
-                best, least, rarest = offer, has, often
-        return best
+            often = 0 if self.limit is None else max([self.by_word[word] for word in kind.words], default=0)
+            if (self.limit is None or often < self.limit) and (best is None or (has, often) < best[:2]):
+                best = has, often, offer
+        return None if best is None else best[2]
 
-    def _reached(self, kind: _Kind) -> float:
-        """Return how many of the chosen captions have the edit types of a kind, divided by the wished shares of these
-        types. If no shares are wished, every type counts the same.
+    def _reached(self, weights: _Weights) -> float:
+        """Return how many of the chosen captions have these edit types, divided by the wished shares of the types. If
+        no shares are wished, every type counts the same.
         """
         shares = self.wished or [1.0] * len(EDIT_TYPES)
-        return sum(weight * self.by_type[one] / shares[one] for one, weight in kind.weights)
+        return sum(weight * self.by_type[one] / shares[one] for one, weight in weights)
 
     def _put(self, source: int, offer: int, by: int = 1) -> None:
         """Add a caption of a source to the selection, or remove it if `by` is -1."""
