@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
@@ -154,7 +155,7 @@ class PredictionService:
             return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=kept)
         model = model_key(chosen)
         if not run.test_cases:
-            return ModelComparison(chosen, self._problem(model))
+            return ModelComparison(chosen, self._problems.get(model, ""))
         stored = self._workspace.models_under_test.asked_for(model)
         key, classes = (model, ()) if stored is None else (stored.key, stored.identity.classes)
         source = self._look_up(run.source_sha, key)
@@ -164,7 +165,7 @@ class PredictionService:
         missing = [case.image_sha for case in reversed(run.test_cases) if case.id not in results]
         if source is None:
             missing.insert(0, run.source_sha)
-        problem = self._problem(model)
+        problem = self._problems.get(model, "")
         if ask and missing and not problem:
             self._ask(chosen, missing)
         figures = {
@@ -215,7 +216,7 @@ class PredictionService:
             elif source is not None and source.kind != "segmentation":
                 why = "n/a, the model under test is no segmenter"
             return {case.id: _mask_check(figures[case.id]) if case.id in figures else why for case in cases}, False
-        key, trouble = self.key_of(checker), self._problem(model_key(checker))
+        key, trouble = self.key_of(checker), self._problems.get(model_key(checker))
         checks_by_case = {case.id: self._kept_by(key, run, case) for case in cases}
         missing = [case.image_sha for case in reversed(cases) if checks_by_case[case.id] is None]
         if trouble:
@@ -267,10 +268,6 @@ class PredictionService:
         with self._lock:
             self._problems.pop(model_key(chosen), None)
 
-    def _problem(self, model: str) -> str:
-        with self._lock:
-            return self._problems.get(model, "")
-
     def _look_up(self, sha: str, key: str) -> Prediction | None:
         known = self._known.get((sha, key)) or self._workspace.predictions.latest(sha, key)
         return None if known is None else self._known.put((sha, key), known)
@@ -288,7 +285,7 @@ class PredictionService:
 
     def _predict(self, chosen: UnderTestSettings, model: str, sha: str) -> None:
         try:
-            if self._problem(model):
+            if model in self._problems:
                 return
             loaded = self._model(chosen, model)
             # An evaluation may have stored the prediction by now, perhaps with another file of the same model.
@@ -389,18 +386,14 @@ def _mask_check(figures: tuple[ClassFigures, ...]) -> MaskChecks:
 
 def model_key(chosen: UnderTestSettings) -> str:
     """Return a name for the model that some settings describe. A changed file gets another name."""
-    changed = ""
+    changed, layout = "", chosen.layout if chosen.source == "onnx" else ""
     stored = kept_model(chosen.file)
     if stored is not None:  # named by its content, so that the name stays the same when the workspace is moved
         chosen, changed = chosen.model_copy(update={"file": stored[1]}), f"@{stored[0]}"
     elif chosen.source in ("file", "onnx"):
-        try:
+        with suppress(UserError, OSError):  # a missing file is reported when the model is loaded
             changed = f"@{checkpoint_path(chosen.file).stat().st_mtime_ns:x}"
-        except (UserError, OSError):
-            changed = ""
-    parts = [one for one in (chosen.classes, chosen.size, chosen.mean, chosen.std) if one]
-    parts += [chosen.layout] if chosen.source == "onnx" else []
-    details = "; ".join(parts)
+    details = "; ".join(filter(None, (chosen.classes, chosen.size, chosen.mean, chosen.std, layout)))
     return f"{chosen.title}{changed}{f' ({details})' if details else ''}"
 
 
