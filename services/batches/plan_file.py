@@ -25,7 +25,7 @@ from core.seeds import LARGEST
 from core.settings import BackgroundsSettings, PerturbationSettings, Settings, SettingsWithBackgrounds, Start
 from core.types import EDIT_TYPES, Task, TaskKind
 from core.validation_messages import place_of, reason
-from core.words import count_of
+from core.words import count_of, few_names
 from formats.layouts import LAYOUTS
 from pipeline.checks.texts import require, task_checks
 from pipeline.profiles.profile import load_profile, profile_names
@@ -54,9 +54,7 @@ _TRIFLES = {"name", "note", "cost", "run"}
 def nearest_first(name: str, known: Iterable[str]) -> str:
     """List at most `LISTED` known names, such as "red, rose and 3 more", the most similar to `name` first."""
     low = name.casefold()
-    ordered = sorted(known, key=lambda one: -SequenceMatcher(None, low, one.casefold()).ratio())
-    more = f" and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
-    return ", ".join(ordered[:LISTED]) + more
+    return few_names(sorted(known, key=lambda one: -SequenceMatcher(None, low, one.casefold()).ratio()), LISTED)
 
 
 def _all_known(names: Iterable[str], known: Collection[str], what: str) -> None:

@@ -109,13 +109,9 @@ class BatchStatus:
     """Number of accepted images that the votes of studies find valid."""
     invalid: int
     place: Place = ""
+    """State of the batch in this process; "" if it neither waits nor runs here."""
     problem: str = ""
     """Sentence on why the batch stopped; "" if nothing went wrong."""
-
-    @property
-    def here(self) -> bool:
-        """Return True if the batch waits, runs or is about to stop in this process."""
-        return bool(self.place)
 
     @property
     def state(self) -> State:
