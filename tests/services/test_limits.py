@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from services.limits import REMEMBERED, Limiter, TooMany, address_key, waiting
+from services.limits import REMEMBERED, Limiter, TooMany, address_key
 
 
 class Clock:
@@ -130,4 +130,4 @@ def test_what_an_address_counts_as(host: str | None, key: str) -> None:
     ("seconds", "words"), [(1, "1 second"), (59, "59 seconds"), (90, "2 minutes"), (900, "15 minutes")]
 )
 def test_a_wait_in_words(seconds: int, words: str) -> None:
-    assert waiting(seconds) == words
+    assert str(TooMany(seconds)) == f"Too many tries: wait {words}, then try again."
