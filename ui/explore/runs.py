@@ -230,11 +230,9 @@ def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
 
 def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
     """Return the sections that the stages or method of any run read, in the order of the cards."""
-    sections: dict[str, None] = {}
-    for state in states:
-        sections |= dict.fromkeys(stage.settings for stage in state.recipe.stages if stage.settings)
-    for state in states:
-        sections |= dict.fromkeys((*state.recipe.drawing_method.sections, "generation"))
+    of_stages = [stage.settings for state in states for stage in state.recipe.stages if stage.settings]
+    of_methods = [name for state in states for name in (*state.recipe.drawing_method.sections, "generation")]
+    sections = dict.fromkeys((*of_stages, *of_methods))
     return tuple(name for name in sections if all(hasattr(state.settings, name) for state in states))
 
 

@@ -152,7 +152,5 @@ def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None 
 
 def verdict_words(review: Review, task: Task, now: Task) -> str:
     """Return the verdict of a review as text. It also names the reviewed `task` if the run's task `now` differs."""
-    words: str = review.verdict
-    if task != now:
-        words = f"{words} for {task.label if task.kind == 'classification' else 'other classes'}"
-    return words
+    of_task = task.label if task.kind == "classification" else "other classes"
+    return review.verdict if task == now else f"{review.verdict} for {of_task}"
