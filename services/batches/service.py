@@ -10,7 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from operator import attrgetter
@@ -24,7 +24,7 @@ from core.image_filter import ImageFilter
 from formats.in_place import DataSet
 from pipeline.profiles.profile import load_profile, notice_for
 from pipeline.recipes import edits_in_words, recipe_of
-from services.batches.estimate import Estimate, Measured, images_at_most
+from services.batches.estimate import Estimate, images_at_most
 from services.batches.io_workers import Order, data_set_of, read_item
 from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, settings_of
@@ -352,7 +352,7 @@ class BatchService:
 
     def estimate(self, status: BatchStatus) -> Estimate:
         """Estimate the work left from batches with equal models and settings. Raises UserError without the profile."""
-        plan, measured = plan_of(status.batch), self.measured(status.batch)
+        plan, (seconds, size) = plan_of(status.batch), self._measured(status.batch)
         captions, language, images = status.passes
         left: int | None
         if images.total:
@@ -360,11 +360,11 @@ class BatchService:
         else:
             left = images_at_most(plan, settings_of(plan), language.total or status.sources)
             if language.total:
-                sources, measured = language.left, replace(measured, seconds_a_caption=0.0)
+                sources, seconds["captions"] = language.left, 0.0
             else:
                 sources = captions.left if captions.total else status.sources
         workers = plan.run.workers or self._workers()
-        return Estimate(sources, left, measured, workers, plan.cost.price_an_hour, plan.cost.currency)
+        return Estimate(sources, left, seconds, size, workers, plan.cost.price_an_hour, plan.cost.currency)
 
     def sample(self, number: int, most: int = 12) -> tuple[CaptionSample, ...]:
         """Return some captions that would be drawn, as people edited them: a random sample that is always the same."""
@@ -381,18 +381,18 @@ class BatchService:
                 shown.append(CaptionSample(key, run, before, edits, drawn.text, runs[run].source_sha))
         return tuple(shown)
 
-    def measured(self, batch: Batch) -> Measured:
-        """Return the measurements of all batches with the profile, recipe and settings of this one."""
+    def _measured(self, batch: Batch) -> tuple[dict[Pass, float], float | None]:
+        """Return `Estimate.seconds` and `bytes_an_image` of all batches with the profile, recipe and settings of this
+        one.
+        """
         made_with = attrgetter("profile", "recipe", "settings")
         alike = [one.id for one in self._ledger.all() if made_with(one) == made_with(batch)]
-        counts = [self._ledger.counts(number) for number in alike]
-
-        def seconds(stage: Pass) -> float | None:
+        counts, seconds = [self._ledger.counts(number) for number in alike], dict[Pass, float]()
+        for stage in PASSES:
             done = [stages[stage]["done"] for stages in counts if "done" in stages[stage]]
-            number = sum(one.number for one in done)
-            return sum(one.seconds for one in done) / number if number else None
-
-        return Measured(seconds("captions"), seconds("language"), seconds("images"), self._bytes_an_image(alike))
+            if number := sum(one.number for one in done):
+                seconds[stage] = sum(one.seconds for one in done) / number
+        return seconds, self._bytes_an_image(alike)
 
     def _bytes_an_image(self, batches: Sequence[int]) -> float | None:
         shas = [sha for number in batches for _, sha, _ in self._ledger.latest_images(number, WEIGHED)][:WEIGHED]
