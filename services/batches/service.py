@@ -206,10 +206,12 @@ def look_at(workspace: Workspace, batch: Batch, plan: BatchPlan) -> SampleLook:
     runs = workspace.batches.source_runs(list(in_workspace))
     looked_at = list(in_workspace.values()) or some[:: max(1, -(-len(some) // IN_DATA_SET))]
     data = None if runs else data_set_of(plan)
-    for source in looked_at if data or profile.notice else ():
+    for source in looked_at if data is not None or profile.notice else ():
         try:
-            read = read_item(data, plan, source.item)[0].image if data else None
-            image = read or workspace.images.load(runs[source.run or ""].source_sha)
+            if data is not None:
+                image = read_item(data, plan, source.item)[0].image
+            else:
+                image = workspace.images.load(runs[source.run or ""].source_sha)
         except UserError as error:
             problems[str(error)] += 1
             continue
