@@ -112,6 +112,7 @@ class JobHandle:
     work: deque[Work]
     """Functions that do the work still to begin, in order."""
     unbegun: Callable[[], object]
+    """Called if the job is cancelled before it begins."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set when the work should stop."""
 
@@ -248,7 +249,8 @@ class JobQueue:
                 return False
             if part is None:
                 line = _moved_up(self._waiting, lambda one: one is moved, lambda _other: True)
-                is_moved, self._waiting = line != list(self._waiting), deque(line)
+                is_moved = line != list(self._waiting)
+                self._waiting = deque(line)
             else:
                 parts = _moved_up(moved.view.parts, lambda one: one.id == part, lambda other: other.state == "waiting")
                 is_moved = parts != list(moved.view.parts)
