@@ -15,7 +15,6 @@ from core.lineage import DEFAULT_RECIPE, Lineage
 from core.types import Author, Check, StageName, StageValue, Task
 
 JobState = Literal["running", "done", "cancelled", "failed", "interrupted"]
-JOB_STATES: tuple[JobState, ...] = get_args(JobState)
 Verdict = Literal["accepted", "rejected", "open"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """A person's verdict on a test case; "open" withdraws an earlier one."""

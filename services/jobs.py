@@ -10,19 +10,26 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from itertools import pairwise
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field
 
 from core.errors import Cancelled, UserError
 from core.progress import Progress, stop_if
 from core.types import StageName
 from services.changes import Changes
+from services.commands import does
+from services.edit_conflicts import LARGEST_ID
 
 KEPT = 200
 """Maximum number of ended jobs whose state pages can still ask for."""
+JobNumber = Annotated[int, Field(ge=0, le=LARGEST_ID, description="The job")]
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 JobPhase = Literal["waiting", "running", "done", "failed", "cancelled"]
 PartState = Literal["waiting", "running", "done", "dropped"]
@@ -84,62 +91,54 @@ class JobView:
         return None if self.seconds_each is None else self.seconds_each * len(self.waiting)
 
 
-def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
-    """Return the parts with one waiting part exchanged with the waiting part before it."""
-    places = [place for place, part in enumerate(parts) if part.state == "waiting"]
-    at = next((place for place in places if parts[place].id == part_id), None)
-    if at is None or at == places[0]:
-        return parts
-    before, moved = places[places.index(at) - 1], list(parts)
-    moved[before], moved[at] = moved[at], moved[before]
-    return tuple(moved)
+def _moved_up(line: Iterable[T], moves: Callable[[T], bool], waits: Callable[[T], bool]) -> list[T]:
+    """Return the line with the one that `moves` exchanged with the one before it, among those that wait."""
+    moved = list(line)
+    places = [place for place, one in enumerate(moved) if waits(one)]
+    for before, at in pairwise(places):
+        if moves(moved[at]):
+            moved[before], moved[at] = moved[at], moved[before]
+            break
+    return moved
 
 
+@dataclass(eq=False)
 class JobHandle:
-    """Given to the work of a job, which reports its progress here and checks whether it was cancelled."""
+    """A job of a queue. Its work gets it, reports progress here and checks whether it was cancelled."""
 
-    def __init__(self, jobs: JobQueue, job: _Job) -> None:
-        self._jobs, self._job = jobs, job
-        self.cancelled = job.cancelled
-        """Set when the work should stop."""
+    queue: JobQueue
+    view: JobView
+    """The current state of the job."""
+    work: deque[Work]
+    """Functions that do the work still to begin, in order."""
+    unbegun: Callable[[], object]
+    """Called if the job is cancelled before it begins."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set when the work should stop."""
 
     @property
     def closing(self) -> bool:
         """Return True if the server is stopping: then no person cancelled the job."""
-        return self._jobs.closing
+        return self.queue.closing
 
     def at(self, stage: StageName) -> None:
         """Report the start of a stage."""
-        self._jobs._update(self._job, stage=stage, progress=None, since=time.monotonic())
+        self.queue.update(self, stage=stage, progress=None, since=time.monotonic())
 
     def progress(self, progress: Progress) -> None:
         """Report the progress of the current stage. This method can be used as a `core.progress.OnProgress`."""
-        self._jobs._update(self._job, progress=progress)
+        self.queue.update(self, progress=progress)
 
     def preview(self, name: str) -> None:
         """Report the name of a preview picture of the unfinished image."""
-        self._jobs._update(self._job, preview=name)
+        self.queue.update(self, preview=name)
 
     def take_parts(self, most: int) -> tuple[Part, ...]:
         """Mark the parts made so far as done, and return the next parts to make, at most `most`; () if none is left."""
-        return self._jobs._take_parts(self._job, most)
-
-    @property
-    def view(self) -> JobView:
-        """Return the current state of the job."""
-        return self._job.view
+        return self.queue.take_parts(self, most)
 
 
 Work = Callable[[JobHandle], None]
-
-
-@dataclass
-class _Job:
-    view: JobView
-    work: deque[Work]
-    """Functions that do the work still to begin, in order."""
-    unbegun: Callable[[], object]
-    cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 class JobQueue:
@@ -148,8 +147,8 @@ class JobQueue:
     def __init__(self, changes: Changes | None = None) -> None:
         self._numbers = itertools.count(1)
         self._changes = changes or Changes()
-        self._jobs: dict[int, _Job] = {}
-        self._waiting: deque[_Job] = deque()
+        self._jobs: dict[int, JobHandle] = {}
+        self._waiting: deque[JobHandle] = deque()
         self._idle_work: deque[tuple[str, Callable[[], object]]] = deque()
         self._idle_name = ""
         self._changed = threading.Condition()
@@ -177,7 +176,8 @@ class JobQueue:
             self.require_idle(run_id)
             view = JobView(next(self._numbers), run_id, stages, "waiting", since=time.monotonic())
             named = tuple(Part(number, name) for number, name in enumerate(parts))
-            job = _Job(replace(view, parts=named, seconds_each=seconds_each), deque([work, *later]), unbegun)
+            view = replace(view, parts=named, seconds_each=seconds_each)
+            job = JobHandle(self, view, deque([work, *later]), unbegun)
             self._jobs[job.view.id] = job
             self._waiting.append(job)
             self._forget()
@@ -211,47 +211,52 @@ class JobQueue:
         """Ask the waiting or running job of a run to stop. Return False if none exists."""
         return self._cancel(lambda view: view.run_id == run_id)
 
-    def cancel_job(self, job_id: int) -> bool:
-        """Ask one job to stop. Return False if it has ended or is unknown."""
-        return self._cancel(lambda view: view.id == job_id)
+    @does("queue-cancel")
+    def cancel_job(self, job: JobNumber) -> bool:
+        """Stop a job, or remove it from the queue. Return False if it has ended or is unknown."""
+        return self._cancel(lambda view: view.id == job)
 
     def cancel_all(self) -> bool:
         """Ask all waiting and running jobs to stop. Return False if there are none."""
         return self._cancel(lambda _view: True)
 
-    def delete_part(self, job_id: int, part_id: int) -> bool:
-        """Remove a part from a job, even if the part is being made. Return False if the part is done, was removed
-        before, or is unknown. A waiting job whose last part is removed is cancelled.
+    @does("delete-job-part")
+    def delete_part(
+        self, job: JobNumber, part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="Image number, from 0")]
+    ) -> bool:
+        """Remove an image from a job. If the image is being drawn, drawing stops at once and the next image begins.
+        Return False if the image is done, was removed before, or is unknown. A waiting job without images is cancelled.
         """
         with self._changed:
-            job = self._jobs.get(job_id)
-            found = job is not None and job.view.active and self._mark(job, part_id, ("waiting", "running"), "dropped")
-            empty = job is not None and found and job.view.state == "waiting" and not job.view.waiting
+            of = self._jobs.get(job)
+            found = of is not None and of.view.active and self._mark(of, part, ("waiting", "running"), "dropped")
+            empty = of is not None and found and of.view.state == "waiting" and not of.view.waiting
         self._changes.tell()
         if empty:
-            self.cancel_job(job_id)
+            self.cancel_job(job)
         return found
 
-    def move_up(self, job_id: int, part_id: int | None = None) -> bool:
-        """Move a waiting job, or a waiting part of a job, one place up. Return False if it did not move."""
+    @does("queue-up")
+    def move_up(
+        self,
+        job: JobNumber,
+        part: Annotated[int | None, Field(ge=0, le=LARGEST_ID, description="Image number; null: the whole job")] = None,
+    ) -> bool:
+        """Move a job, or an image of a job, one place up in the queue. Return False if it did not move."""
         with self._changed:
-            job = self._jobs.get(job_id)
-            if job is None or not job.view.active:
+            moved = self._jobs.get(job)
+            if moved is None or not moved.view.active:
                 return False
-            if part_id is not None:
-                parts = _moved_up(job.view.parts, part_id)
-                moved = parts != job.view.parts
-                job.view = replace(job.view, parts=parts)
-                self._changes.tell()
-                return moved
-            waiting = list(self._waiting)
-            place = waiting.index(job) if job in waiting else 0
-            if place == 0:
-                return False
-            waiting[place - 1 : place + 1] = [waiting[place], waiting[place - 1]]
-            self._waiting = deque(waiting)
+            if part is None:
+                line = _moved_up(self._waiting, lambda one: one is moved, lambda _other: True)
+                is_moved = line != list(self._waiting)
+                self._waiting = deque(line)
+            else:
+                parts = _moved_up(moved.view.parts, lambda one: one.id == part, lambda other: other.state == "waiting")
+                is_moved = parts != list(moved.view.parts)
+                moved.view = replace(moved.view, parts=tuple(parts))
             self._changes.tell()
-            return True
+            return is_moved
 
     def view(self, job_id: int) -> JobView | None:
         """Return the current state of a job, or None if unknown."""
@@ -301,30 +306,27 @@ class JobQueue:
             affected = [job for job in self._jobs.values() if job.view.active and affects(job.view)]
             waiting = [job for job in affected if job.view.state == "waiting"]
             for job in affected:
-                self._stop(job)
+                job.cancelled.set()
+                job.view = replace(job.view, stopping=True)
+            for job in waiting:
+                self._waiting.remove(job)
+                job.view = replace(job.view, state="cancelled", stopping=False)
             self._changes.tell()
             self._changed.notify_all()
         for job in waiting:
             job.unbegun()
         return bool(affected)
 
-    def _stop(self, job: _Job) -> None:
-        job.cancelled.set()
-        if job.view.state == "waiting":
-            self._waiting.remove(job)
-            job.view = replace(job.view, state="cancelled")
-        else:
-            job.view = replace(job.view, stopping=True)
-
     @staticmethod
-    def _mark(job: _Job, part_id: int, before: tuple[PartState, ...], state: PartState) -> bool:
+    def _mark(job: JobHandle, part_id: int, before: tuple[PartState, ...], state: PartState) -> bool:
         is_marked = any(part.id == part_id and part.state in before for part in job.view.parts)
         parts = (replace(part, state=state) if part.id == part_id else part for part in job.view.parts)
         if is_marked:
             job.view = replace(job.view, parts=tuple(parts))
         return is_marked
 
-    def _take_parts(self, job: _Job, most: int) -> tuple[Part, ...]:
+    def take_parts(self, job: JobHandle, most: int) -> tuple[Part, ...]:
+        """Mark the parts made so far as done, and return the next parts to make, as `JobHandle.take_parts`."""
         with self._changed:
             for part in job.view.at_parts:
                 self._mark(job, part.id, ("running",), "done")
@@ -364,31 +366,28 @@ class JobQueue:
                     self._idle_name = ""
                 self._changes.tell()  # such as a prediction, or this machine's drawing speed
 
-    def _do(self, job: _Job) -> None:
+    def _do(self, job: JobHandle) -> None:
+        state, message = "done", ""
         try:
-            job.work.popleft()(JobHandle(self, job))
-            if job.work:
-                self._wait_again(job)
-                return
+            job.work.popleft()(job)
+            with self._changed:
+                if job.work:  # the job waits again, behind all that wait
+                    stop_if(job.cancelled)
+                    self._waiting.append(job)
+                    self.update(job, state="waiting", progress=None, since=time.monotonic())
+                    return
         except Cancelled:
-            self._update(job, state="cancelled", stopping=False)
+            state = "cancelled"
         except UserError as error:
-            self._update(job, state="failed", stopping=False, message=str(error))
+            state, message = "failed", str(error)
         except Exception as error:  # the worker thread must survive a bug in the work
             log.exception("a job failed")
             message = f"The studio itself failed ({type(error).__name__}: {error}); the terminal says more. Try again."
-            self._update(job, state="failed", stopping=False, message=message)
-        else:
-            self._update(job, state="done", stopping=False)
+            state = "failed"
+        self.update(job, state=state, stopping=False, message=message)
 
-    def _wait_again(self, job: _Job) -> None:
-        """Queue a job behind all that wait. Raises Cancelled if the job was asked to stop."""
-        with self._changed:
-            stop_if(job.cancelled)
-            self._waiting.append(job)
-            self._update(job, state="waiting", progress=None, since=time.monotonic())
-
-    def _update(self, job: _Job, **changes: object) -> None:
+    def update(self, job: JobHandle, **changes: object) -> None:
+        """Change the view of a job, and tell pages and those who wait for its end."""
         with self._changed:
             job.view = replace(job.view, **changes)  # type: ignore[arg-type]
             self._changes.tell()

@@ -24,7 +24,8 @@ class TooMany(Exception):
 
     def __init__(self, seconds: float) -> None:
         self.seconds = max(1, int(seconds + 0.999))
-        super().__init__(f"Too many tries: wait {waiting(self.seconds)}, then try again.")
+        words = count_of(self.seconds, "second") if self.seconds < 90 else f"{-(-self.seconds // 60)} minutes"
+        super().__init__(f"Too many tries: wait {words}, then try again.")
 
 
 class Limiter:
@@ -66,11 +67,6 @@ class Limiter:
         """Record a successful try. Earlier failures still count: a person with one code may guess another."""
         self._known.put(key, True)
 
-    def held(self) -> int:
-        """Return the number of stored failures. Tests check that it stays limited."""
-        with self._lock:
-            return len(self._failures)
-
     def _forget(self) -> float:
         now = self._clock()
         while self._failures and self._failures[0][0] <= now - self.seconds:
@@ -89,11 +85,3 @@ def address_key(host: str | None) -> str:
             return str(address.ipv4_mapped)
         return str(ipaddress.ip_network((address, 64), strict=False))
     return str(address)
-
-
-def waiting(seconds: int) -> str:
-    """Return a wait in words, such as "2 minutes"."""
-    if seconds < 90:
-        return count_of(seconds, "second")
-    minutes = -(-seconds // 60)
-    return f"{minutes} minutes"

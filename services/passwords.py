@@ -13,7 +13,6 @@ import secrets
 import socket
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from core.errors import UserError
 
@@ -24,16 +23,9 @@ SHORTEST, LONGEST = 8, 1024
 _MEMORY = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Cost of one try with scrypt: its parameters n, r and p."""
-
-    n: int
-    r: int
-    p: int
-
-
-COST = Cost(2**15, 8, 3)
+Cost = tuple[int, int, int]
+"""Cost of one try with scrypt: its parameters n, r and p."""
+COST: Cost = (2**15, 8, 3)
 """Cost recommended by OWASP's Password Storage Cheat Sheet: 32 MiB and about 0.3 s per try."""
 
 
@@ -44,8 +36,7 @@ def hashed(password: str, cost: Cost = COST) -> str:
     if len(password) > LONGEST:
         raise UserError(f"The password is too long: take at most {LONGEST} characters.")
     salt = secrets.token_bytes(16)
-    digest = _scrypt(password, salt, cost)
-    return f"scrypt${cost.n}${cost.r}${cost.p}${salt.hex()}${digest.hex()}"
+    return "$".join(("scrypt", *map(str, cost), salt.hex(), _scrypt(password, salt, cost).hex()))
 
 
 def matches(password: str, stored: str) -> bool:
@@ -54,10 +45,8 @@ def matches(password: str, stored: str) -> bool:
         return False
     try:
         kind, n, r, p, salt, digest = stored.split("$")
-        if kind != "scrypt":
-            return False
-        cost = Cost(int(n), int(r), int(p))
-        return hmac.compare_digest(_scrypt(password, bytes.fromhex(salt), cost), bytes.fromhex(digest))
+        typed = _scrypt(password, bytes.fromhex(salt), (int(n), int(r), int(p)))
+        return kind == "scrypt" and hmac.compare_digest(typed, bytes.fromhex(digest))
     except ValueError:  # the stored hash is damaged: no password matches it
         return False
 
@@ -91,4 +80,5 @@ def beyond_this_machine(host: str) -> bool:
 def _scrypt(password: str, salt: bytes, cost: Cost) -> bytes:
     # Two keyboards may encode the same letters differently: RFC 8265 uses their NFC form.
     typed = unicodedata.normalize("NFC", password).encode("utf-8", "surrogatepass")
-    return hashlib.scrypt(typed, salt=salt, n=cost.n, r=cost.r, p=cost.p, maxmem=_MEMORY, dklen=32)
+    n, r, p = cost
+    return hashlib.scrypt(typed, salt=salt, n=n, r=r, p=p, maxmem=_MEMORY, dklen=32)

@@ -296,12 +296,10 @@ def job_facts(job: JobView) -> Plain:
 
 def _stage_facts(name: str, state: RunState) -> Plain:
     stored = state.run.values.get(name)
-    facts: Plain = {"stage": name, "version": 0, "value": None, "author": "", "model": "", "stale": "", "notes": []}
     if stored is None:
-        return facts
-    trace = stored.value.trace
-    facts |= {"version": stored.id, "value": to_plain(stored.value.value), "author": trace.author, "model": trace.model}
-    return {**facts, "stale": state.stale.get(name, ""), "notes": list(trace.notes)}
+        return {"stage": name, "version": 0, "value": None, "author": "", "model": "", "stale": "", "notes": []}
+    about = {"stage": name, "version": stored.id, "value": to_plain(stored.value.value)}
+    return about | facts(stored.value.trace, "author model notes", stale=state.stale.get(name, ""))
 
 
 def _study_facts(study: Study) -> Plain:

@@ -76,13 +76,14 @@ class Studio:
         self.profile, self.workspace = profile, workspace
         self.driver, self.notes = Driver(profile, models, inversions=workspace.inversions), StageNotes()
         changes, driver, notes = Changes(), self.driver, self.notes
-        self.jobs, self.commands = jobs, commands = JobQueue(changes), Commands(changes)
+        self.commands = commands = Commands(changes)
 
         def taken_on(service: Service) -> Service:
             """Add the commands of a service, and return it."""
             commands.take_on(service)
             return service
 
+        self.jobs = jobs = taken_on(JobQueue(changes))
         samples = read_samples(profile.samples_folder())
         self.runs = runs = taken_on(RunService(workspace, profile, driver, samples, jobs))
         self.states = states = RunStates(runs, notes)
@@ -131,16 +132,9 @@ class Studio:
 
     def close(self) -> None:
         """Stop running work; the workspace stays open."""
-        self.example.close()
-        self.batches.close()
-        self.retrainings.close()
-        self.likeness.work.close()
-        self.focus.work.close()
-        self.evidence.work.close()
-        self.evaluations.close()
-        self.thumbnails.close()
-        self.imports.close()
+        queues = (self.likeness.work, self.focus.work, self.evidence.work, self.evaluations)
+        for service in (self.example, self.batches, self.retrainings, *queues, self.thumbnails, self.imports):
+            service.close()
         self.image_map.stop()
-        self.judging.close()
-        self.jobs.close()
-        self.test_sets.close()
+        for last in (self.judging, self.jobs, self.test_sets):
+            last.close()

@@ -59,9 +59,7 @@ def join(*children: Child) -> Html:
 def _child(child: Child) -> str:
     if child is None:
         return ""
-    if isinstance(child, Html):
-        return child
-    if isinstance(child, str) and hasattr(child, "__html__"):  # the output of a template's macro
+    if isinstance(child, str) and hasattr(child, "__html__"):  # Html, or the output of a template's macro
         return child
     if isinstance(child, str | int | float):
         return escape(str(child), quote=False)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -151,7 +151,11 @@ class _CaptionSelection:
         self.may = [len(kinds) if most is None else min(most, len(kinds)) for kinds in self.offers]
         self.wanted = sum(self.may)
         """Number of captions that would be drawn without a word limit."""
-        self.totals, self.lengths = self._words_offered()
+        self.totals, self.lengths = Counter[str](), Counter[int]()
+        """Number of captions that may be drawn, by new word and by number of new words."""
+        for kind, number in Counter(chain.from_iterable(self.offers)).items():
+            self.lengths[len(kind.words)] += number
+            self.totals.update(dict.fromkeys(kind.words, number))
         self._begin(None)
 
     def _eligible(
@@ -176,15 +180,6 @@ class _CaptionSelection:
         words = {word for edit in caption.edits for word in new_words(edit)}
         kind = _Kind(weights, tuple(sorted(words)))
         return self.kinds.setdefault(kind, kind)
-
-    def _words_offered(self) -> tuple[Counter[str], Counter[int]]:
-        """Count the captions that may be drawn, by new word and by number of new words."""
-        totals, lengths = Counter[str](), Counter[int]()
-        for kind, number in Counter(kind for kinds in self.offers for kind in kinds).items():
-            lengths[len(kind.words)] += number
-            for word in kind.words:
-                totals[word] += number
-        return totals, lengths
 
     def _begin(self, limit: int | None) -> None:
         """Empty the selection. From now on, a word may be in at most `limit` captions; None for no limit."""
@@ -262,32 +257,27 @@ class _CaptionSelection:
         """Return the index of the next caption to choose for a source, or None if the word limit allows no other.
         Prefer the edit type that is furthest below its share, then the rarest words, then the first caption.
         """
-        picked, by_word = self.picked[source], self.by_word
-        reached: dict[object, float] = {}
-        best, least, rarest = None, 0.0, 0
+        picked, reached = self.picked[source], dict[_Weights, float]()
+        best: tuple[float, int, int] | None = None
         for offer, kind in enumerate(self.offers[source]):
             if offer in picked:
                 continue
             has = reached.get(kind.weights)
             if has is None:
-                has = reached[kind.weights] = self._reached(kind)
-            if best is not None and has > least:
+                has = reached[kind.weights] = self._reached(kind.weights)
+            if best is not None and has > best[0]:
                 continue
-            often = 0
-            if self.limit is not None and kind.words:
-                often = max([by_word[word] for word in kind.words])
-                if often >= self.limit:
-                    continue
-            if best is None or has < least or often < rarest:
-                best, least, rarest = offer, has, often
-        return best
+            often = 0 if self.limit is None else max([self.by_word[word] for word in kind.words], default=0)
+            if (self.limit is None or often < self.limit) and (best is None or (has, often) < best[:2]):
+                best = has, often, offer
+        return None if best is None else best[2]
 
-    def _reached(self, kind: _Kind) -> float:
-        """Return how many of the chosen captions have the edit types of a kind, divided by the wished shares of these
-        types. If no shares are wished, every type counts the same.
+    def _reached(self, weights: _Weights) -> float:
+        """Return how many of the chosen captions have these edit types, divided by the wished shares of the types. If
+        no shares are wished, every type counts the same.
         """
         shares = self.wished or [1.0] * len(EDIT_TYPES)
-        return sum(weight * self.by_type[one] / shares[one] for one, weight in kind.weights)
+        return sum(weight * self.by_type[one] / shares[one] for one, weight in weights)
 
     def _put(self, source: int, offer: int, by: int = 1) -> None:
         """Add a caption of a source to the selection, or remove it if `by` is -1."""

@@ -234,30 +234,22 @@ def _connected(workers: int | None, address: str) -> Any:
     if ray.is_initialized():
         raise UserError("This program uses Ray for other work already: wait until that is done.")
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    with _handlers_kept():
-        try:
-            if address:
-                ray.init(address=address, **quiet)
-            else:
-                cpus = workers or len(os.sched_getaffinity(0))
-                # No image passes through Ray's object store, so its minimum size is enough.
-                ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=100 << 20, **quiet)
-        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            where = f"No cluster answers at {address}" if address else "Ray does not start on this machine"
-            raise UserError(f"{where}: {reason}") from error
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        if address:
+            ray.init(address=address, **quiet)
+        else:
+            cpus = workers or len(os.sched_getaffinity(0))
+            # No image passes through Ray's object store, so its minimum size is enough.
+            ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=100 << 20, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        where = f"No cluster answers at {address}" if address else "Ray does not start on this machine"
+        raise UserError(f"{where}: {reason}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():  # Ray replaced the handler when it started
+            signal.signal(signal.SIGTERM, handler)
     if not address and ray.util.get_node_ip_address() != "127.0.0.1":
         ray.shutdown()
         raise UserError("This program used a cluster before, so Ray would now listen on the network: restart it.")
     return ray
-
-
-@contextmanager
-def _handlers_kept() -> Iterator[None]:
-    """Restore the handler of SIGTERM at the end of this context, since Ray replaces it when it starts."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)

@@ -55,9 +55,8 @@ class DataRoots:
         """
         root = self._require("data.root", plan.data.root)
         folder = root if root.is_dir() else root.parent  # the files of a single table or tar lie beside it
-        inside = {"data.split": plan.data.split}
-        inside |= {f"data.options.{name}": text for name, text in plan.data.options.items()}
-        for name, text in inside.items():
+        options = {f"data.options.{name}": text for name, text in plan.data.options.items()}
+        for name, text in {"data.split": plan.data.split, **options}.items():
             # Some options name files or folders in the data set. Others are no paths, and pass this check.
             part = PurePosixPath(text.replace("\\", "/"))
             if part.is_absolute() or ".." in part.parts or "\0" in text:

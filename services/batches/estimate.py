@@ -9,25 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.batches import Pass
 from core.model_sections import in_bytes
 from core.settings import Settings
 from core.text_templates import TextTemplates
 from core.words import count_of, duration
 from services.batches.plan_file import BatchPlan, most_captions
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Speeds and sizes of earlier batches here with the same profile, recipe and settings; None if not measured."""
-
-    seconds_a_caption: float | None = None
-    """Seconds of one worker to caption one source image."""
-    seconds_a_language: float | None = None
-    """Seconds of one worker for all language stages of one source image."""
-    seconds_an_image: float | None = None
-    """Seconds of one worker for one generated image with its checks and files."""
-    bytes_an_image: float | None = None
-    """Mean size in bytes of one generated image with its thumbnail."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +27,22 @@ class Estimate:
     """Number of source images that still need captions or other text."""
     images: int | None
     """Maximum number of images left to draw; None if unknown. Fewer captions may be written or chosen."""
-    measured: Measured
+    seconds: Mapping[Pass, float]
+    """Seconds of one worker for the text stages of a source image in a pass, and for a generated image with its checks
+    and files. Measured in earlier batches here with the same profile, recipe and settings; absent if not measured.
+    """
+    bytes_an_image: float | None = None
+    """Mean size in bytes of one generated image with its thumbnail in these batches; None if not measured."""
     workers: int = 1
     price_an_hour: float | None = None
     """Price per hour of all machines together; None if unknown."""
     currency: str = ""
 
     @property
-    def hours_by_stage(self) -> Mapping[str, float | None]:
+    def hours_by_stage(self) -> Mapping[Pass, float | None]:
         """Return the hours of each stage with all workers; None for a stage that was not measured."""
-        measured = self.measured
-        seconds = {
-            "captions": _times(self.sources, measured.seconds_a_caption),
-            "language": _times(self.sources, measured.seconds_a_language),
-            "images": _times(self.images, measured.seconds_an_image),
-        }
+        numbers: dict[Pass, int | None] = {"captions": self.sources, "language": self.sources, "images": self.images}
+        seconds = {name: _times(number, self.seconds.get(name)) for name, number in numbers.items()}
         return {name: None if each is None else each / 3600 / self.workers for name, each in seconds.items()}
 
     @property
@@ -71,7 +59,7 @@ class Estimate:
     @property
     def bytes(self) -> float | None:
         """Return the bytes that all images will take on the disk, or None if unknown."""
-        return _times(self.images, self.measured.bytes_an_image)
+        return _times(self.images, self.bytes_an_image)
 
     @property
     def money(self) -> float | None:

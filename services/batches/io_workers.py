@@ -137,43 +137,29 @@ class FileWork:
         return (self._thumbnails if in_galleries else self._files).save(image, settled=False)
 
 
-class IoThreads:
-    """Does the work of `FileWork` in threads of this process: several files are read or written at a time."""
-
-    def __init__(self, files: FileWork) -> None:
-        self._files = files
-        self._threads = ThreadPoolExecutor(THREADS, "files")
-
-    def close(self) -> None:
-        """End the threads once all submitted work is done."""
-        self._threads.shutdown()
-
-    def submit(
-        self, method: Callable[Concatenate[FileWork, P], T], *arguments: P.args, **named: P.kwargs
-    ) -> Callable[[], T]:
-        """Start a method of `FileWork` in a thread, and return a function that waits for its result."""
-        return self._threads.submit(method, self._files, *arguments, **named).result
-
-
 class HelperDied(Exception):
     """A helper process ended before its work was done."""
 
 
-class Helpers:
-    """Processes that do the work of `FileWork`, and end with this one. If one dies, its calls raise HelperDied."""
+class IoWorkers:
+    """Does the work of `FileWork` in threads of this process. If the order has helpers, they do it in processes of
+    their own, which end with this one. If a helper dies, its calls raise HelperDied.
+    """
 
-    def __init__(self, order: Order, number: int) -> None:
+    def __init__(self, order: Order, files: FileWork) -> None:
+        self._files, self._helpers = files, order.helpers or 0
         # A thread waits for each helper. Python's own pools would leave semaphores behind if this process is killed.
-        self._threads = ThreadPoolExecutor(number, "helpers")
+        self._threads = ThreadPoolExecutor(self._helpers or THREADS, "files")
         self._free: SimpleQueue[Connection] = SimpleQueue()
         context = multiprocessing.get_context("spawn")
-        for _ in range(number):
+        for _ in range(self._helpers):
             ours, theirs = context.Pipe()
             context.Process(target=_help, args=(theirs, order), daemon=True, name="batch helper").start()
             theirs.close()  # else the connection would stay open after the helper ends
             self._free.put(ours)
 
     def close(self) -> None:
+        """End the threads and the helpers once all submitted work is done."""
         self._threads.shutdown()
         while not self._free.empty():
             self._free.get().close()
@@ -181,7 +167,10 @@ class Helpers:
     def submit(
         self, method: Callable[Concatenate[FileWork, P], T], *arguments: P.args, **named: P.kwargs
     ) -> Callable[[], T]:
-        return self._threads.submit(self._call, method, arguments, named).result
+        """Start a method of `FileWork`, and return a function that waits for its result."""
+        if self._helpers:
+            return self._threads.submit(self._call, method, arguments, named).result
+        return self._threads.submit(method, self._files, *arguments, **named).result
 
     def _call(self, *call: Any) -> Any:
         connection = self._free.get()  # one is free: there are no more threads than helpers
@@ -195,9 +184,6 @@ class Helpers:
         if isinstance(result, Exception):
             raise result
         return result
-
-
-IoWorkers = IoThreads | Helpers
 
 
 def data_set_of(plan: BatchPlan) -> DataSet:
@@ -217,7 +203,7 @@ def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task
     return content.picture, task, with_own_numbers(content.mask, data.mask_classes)
 
 
-def helpers_here(workers: int = 1) -> int:
+def helpers_here(workers: int) -> int:
     """Return the number of helpers for each of `workers` here; 0 without a GPU, as the models then use all cores."""
     return min(MOST_HELPERS, max(1, cores_here() // workers - 1)) if has_gpu() else 0
 

@@ -25,7 +25,7 @@ from core.seeds import LARGEST
 from core.settings import BackgroundsSettings, PerturbationSettings, Settings, SettingsWithBackgrounds, Start
 from core.types import EDIT_TYPES, Task, TaskKind
 from core.validation_messages import place_of, reason
-from core.words import count_of
+from core.words import count_of, few_names
 from formats.layouts import LAYOUTS
 from pipeline.checks.texts import require, task_checks
 from pipeline.profiles.profile import load_profile, profile_names
@@ -54,9 +54,7 @@ _TRIFLES = {"name", "note", "cost", "run"}
 def nearest_first(name: str, known: Iterable[str]) -> str:
     """List at most `LISTED` known names, such as "red, rose and 3 more", the most similar to `name` first."""
     low = name.casefold()
-    ordered = sorted(known, key=lambda one: -SequenceMatcher(None, low, one.casefold()).ratio())
-    more = f" and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
-    return ", ".join(ordered[:LISTED]) + more
+    return few_names(sorted(known, key=lambda one: -SequenceMatcher(None, low, one.casefold()).ratio()), LISTED)
 
 
 def _all_known(names: Iterable[str], known: Collection[str], what: str) -> None:
@@ -297,9 +295,13 @@ def plan_from_text(text: str, path: Path) -> BatchPlan:
 def named_paths(text: str) -> Mapping[str, str]:
     """Return the paths in the text of a plan by key, such as "data.root". Opens no file. Empty for invalid TOML."""
     try:
-        data = tomllib.loads(text)
+        return _paths_in(tomllib.loads(text))
     except tomllib.TOMLDecodeError:
         return {}
+
+
+def _paths_in(data: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the paths in the content of a plan's file by key. A profile that is only a name is no path."""
     paths = {}
     for section, key in (("data", "root"), ("make", "profile"), ("choose", "keys")):
         part = data.get(section)
@@ -324,7 +326,7 @@ def settings_of(plan: BatchPlan) -> Settings:
     defaults = recipe.settings_in(profile)
     plain = defaults.model_dump(mode="json")
     for name, value in plan.make.settings.items():
-        section, field = _known_setting(name, plain, recipe)
+        section, field = _required_setting(name, plain, recipe)
         plain[section][field] = value
     edits = plan.edits
     if recipe.has("counterfactuals"):
@@ -384,10 +386,10 @@ def plans_of_methods(plan: BatchPlan, methods: Sequence[str]) -> tuple[tuple[Bat
     them all. Raises UserError as `settings_of`, for an unknown start, and for a setting that no method reads.
     """
     named = [_method_of(name) for name in dict.fromkeys(methods)]
-    recipes = [recipe for recipe, _ in named]
+    read = {setting for recipe, _ in named for setting in _known_settings(_plain_settings(plan, recipe), recipe)}
     for setting in plan.make.settings:
-        if not any(_reads(plan, recipe, setting) for recipe in recipes):
-            _known_setting(setting, _plain_settings(plan, recipes[0]), recipes[0])  # raises the error
+        if setting not in read:
+            _required_setting(setting, _plain_settings(plan, named[0][0]), named[0][0])  # raises the error
     made, controls = list[BatchPlan](), dict[str, BatchPlan]()
     for recipe, start in named:
         own = _by(plan, recipe, start, recipe.title)
@@ -425,7 +427,8 @@ def _recipe(name: str, key: str) -> Recipe:
 
 def _by(plan: BatchPlan, recipe: Recipe, start: str, title: str) -> BatchPlan:
     """Return a plan for another recipe, with those of its settings that the recipe reads."""
-    settings = {name: value for name, value in plan.make.settings.items() if _reads(plan, recipe, name)}
+    known = _known_settings(_plain_settings(plan, recipe), recipe)
+    settings = {name: value for name, value in plan.make.settings.items() if name in known}
     if start:
         settings["generation.start"] = start
     make = plan.make.model_copy(update={"recipe": recipe.name, "settings": settings})
@@ -435,15 +438,6 @@ def _by(plan: BatchPlan, recipe: Recipe, start: str, title: str) -> BatchPlan:
 
 def _plain_settings(plan: BatchPlan, recipe: Recipe) -> dict[str, Any]:
     return recipe.settings_in(load_profile(plan.make.profile)).model_dump(mode="json")
-
-
-def _reads(plan: BatchPlan, recipe: Recipe, setting: str) -> bool:
-    """Return True if a recipe reads a setting."""
-    try:
-        _known_setting(setting, _plain_settings(plan, recipe), recipe)
-    except UserError:
-        return False
-    return True
 
 
 def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
@@ -463,22 +457,23 @@ def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> UserError:
     return UserError(message, field=key)
 
 
-def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple[str, str]:
-    """Split the name of a setting into section and field. Raises UserError if the setting is unknown, if the recipe
-    does not read it, or if the plan has another key for it.
-    """
-
-    def read(setting: str) -> bool:
-        section = setting.partition(".")[0]
-        return section == "under_test" or (recipe.section_card(section) is not None and recipe.reads(setting))
-
-    known = [
+def _known_settings(plain: Mapping[str, Any], recipe: Recipe) -> list[str]:
+    """Return the names of the settings that a recipe reads, without those for which a plan has other keys."""
+    cards = {section for section in plain if recipe.section_card(section) is not None}
+    return [
         setting
         for section, fields in plain.items()
         for field in fields
-        if read(setting := f"{section}.{field}") and setting not in SAID_BY_PLAN
+        if (setting := f"{section}.{field}") not in SAID_BY_PLAN
+        and (section == "under_test" or (section in cards and recipe.reads(setting)))
     ]
-    section, _, field = name.partition(".")
+
+
+def _required_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple[str, str]:
+    """Split the name of a setting into section and field. Raises UserError if the setting is unknown, if the recipe
+    does not read it, or if the plan has another key for it.
+    """
+    known, (section, _, field) = _known_settings(plain, recipe), name.partition(".")
     if name in SAID_BY_PLAN:
         message = f"{name} in make.settings is set by {SAID_BY_PLAN[name]} in a plan: take it out there."
     elif name in known:
@@ -497,21 +492,17 @@ def _whole(data: dict[str, Any], path: Path) -> dict[str, Any]:
     cannot be read.
     """
     whole = {name: {**part} if isinstance(part, dict) else part for name, part in data.items()}
-    sections = {name: part for name, part in whole.items() if isinstance(part, dict)}
     if whole.get("name", "") == "":
         whole["name"] = path.stem
-
-    def absolute(written: str) -> Path:
-        return path.absolute().parent / Path(written).expanduser()
-
-    data_part, choose, make = (sections.get(name, {}) for name in ("data", "choose", "make"))
-    if isinstance(root := data_part.get("root"), str) and root:
-        data_part["root"] = str(absolute(root))
-    if isinstance(keys := choose.get("keys"), str):
-        choose["keys"] = _keys_in(absolute(keys), path)
-    if isinstance(profile := make.get("profile"), str) and profile.endswith(".toml"):
-        make["profile"] = str(absolute(profile))
-    if isinstance(settings := make.get("settings"), dict):
+    for name, written in _paths_in(data).items():
+        section, _, key = name.partition(".")
+        place = path.absolute().parent / Path(written).expanduser()
+        if key == "keys":
+            whole[section][key] = _keys_in(place, path)
+        elif written:
+            whole[section][key] = str(place)
+    make = whole.get("make")
+    if isinstance(make, dict) and isinstance(settings := make.get("settings"), dict):
         make["settings"] = _flat(settings)
     return whole
 

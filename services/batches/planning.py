@@ -26,7 +26,7 @@ from core.batches import (
     SourceRun,
 )
 from core.seeds import LARGEST
-from core.types import CounterfactualCaption, CounterfactualCaptions, StageName, Task, to_plain
+from core.types import CounterfactualCaption, CounterfactualCaptions, StageName, to_plain
 from pipeline.methods import method_of
 from pipeline.models import load_models
 from pipeline.recipes import Recipe, recipe_of
@@ -155,10 +155,11 @@ class Planner:
         self, shapes: _Shapes[NewWork], source: BatchSource, run: SourceRun, caption: CounterfactualCaption, seed: int
     ) -> None:
         task = self._order.plan.task_of(source.item.label)
-        drawn_with = self._recipe.drawn_with(self._order.settings, _bare(run))
-        key = _image_key(run, task, caption, self._method.name, self._model, drawn_with.plain(), seed)
-        shape = self._method.shape(self._own, run.size)
-        shapes[shape].append(NewWork(source.id, key, 0, 0, seed, caption))
+        drawn_with = self._recipe.drawn_with(self._order.settings, _bare(run)).plain()
+        about, method = [run.source_sha, run.mask_sha, to_plain(task), to_plain(caption)], self._method
+        made_from = [*about, method.name, self._model, dict(drawn_with), seed]
+        key = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
+        shapes[method.shape(self._own, run.size)].append(NewWork(source.id, key, 0, 0, seed, caption))
 
     def choose(self, chosen: Sequence[tuple[Candidate, ChosenBy, str]]) -> None:
         """Plan images that wait for a search, in new lots. The last value of each is `Chosen.asked`."""
@@ -241,17 +242,3 @@ def caption_now(
 
 def _bare(run: SourceRun) -> dict[StageName, Any]:
     return {name: value.value for name, value in run.values.items()}
-
-
-def _image_key(
-    run: SourceRun,
-    task: Task,
-    caption: CounterfactualCaption,
-    method: str,
-    model: str,
-    settings: Mapping[str, Any],
-    seed: int,
-) -> str:
-    """Return a hash of all inputs of an image: 64 hexadecimal digits."""
-    made_from = [run.source_sha, run.mask_sha, to_plain(task), to_plain(caption), method, model, dict(settings), seed]
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()

@@ -172,7 +172,7 @@ class BatchRuns:
         has failed.
         """
         status = self.status(batch)
-        if status.at_work and not status.here:
+        if status.at_work and not status.place:
             raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")
         again = self._ledger.retry_failed(batch, reason or None)
         if not again:

@@ -10,7 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from operator import attrgetter
@@ -24,7 +24,7 @@ from core.image_filter import ImageFilter
 from formats.in_place import DataSet
 from pipeline.profiles.profile import load_profile, notice_for
 from pipeline.recipes import edits_in_words, recipe_of
-from services.batches.estimate import Estimate, Measured, images_at_most
+from services.batches.estimate import Estimate, images_at_most
 from services.batches.io_workers import Order, data_set_of, read_item
 from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, settings_of
@@ -109,13 +109,9 @@ class BatchStatus:
     """Number of accepted images that the votes of studies find valid."""
     invalid: int
     place: Place = ""
+    """State of the batch in this process; "" if it neither waits nor runs here."""
     problem: str = ""
     """Sentence on why the batch stopped; "" if nothing went wrong."""
-
-    @property
-    def here(self) -> bool:
-        """Return True if the batch waits, runs or is about to stop in this process."""
-        return bool(self.place)
 
     @property
     def state(self) -> State:
@@ -206,22 +202,22 @@ def look_at(workspace: Workspace, batch: Batch, plan: BatchPlan) -> SampleLook:
     """Check some source images of a batch. Raises UserError if its profile or data set is gone."""
     profile, some = load_profile(batch.profile), _some_sources(workspace, batch.id)
     unknown, problems = set[str](), Counter[str]()
-    if read := [source for source in some if source.run]:
-        runs = workspace.batches.source_runs([source.run or "" for source in read])
-        for source in read if profile.notice else ():
-            if notice_for(profile, workspace.images.load(runs[source.run or ""].source_sha)):
-                unknown.add(source.item.key)
-        return SampleLook(len(read), frozenset(unknown))
-    data, some = data_set_of(plan), some[:: max(1, -(-len(some) // IN_DATA_SET))]
-    for source in some:
+    in_workspace = {source.run: source for source in some if source.run}
+    runs = workspace.batches.source_runs(list(in_workspace))
+    looked_at = list(in_workspace.values()) or some[:: max(1, -(-len(some) // IN_DATA_SET))]
+    data = None if runs else data_set_of(plan)
+    for source in looked_at if data is not None or profile.notice else ():
         try:
-            picture, _, _ = read_item(data, plan, source.item)
+            if data is not None:
+                image = read_item(data, plan, source.item)[0].image
+            else:
+                image = workspace.images.load(runs[source.run or ""].source_sha)
         except UserError as error:
             problems[str(error)] += 1
             continue
-        if notice_for(profile, picture.image):
+        if notice_for(profile, image):
             unknown.add(source.item.key)
-    return SampleLook(len(some), frozenset(unknown), dict(problems.most_common()))
+    return SampleLook(len(looked_at), frozenset(unknown), dict(problems.most_common()))
 
 
 def _some_sources(workspace: Workspace, batch: int) -> Sequence[BatchSource]:
@@ -310,17 +306,17 @@ class BatchService:
         # Only the price is read from the plan: a missing profile must not prevent this.
         price = CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
         hours = self._ledger.busy_minutes(number) / 60
-        reviewed, studied = self._ledger.reviewed(number), self._ledger.studied(number)
+        verdicts = self._ledger.verdicts(number)
         return BatchStatus(
             batch=batch,
             sources=self._ledger.count_sources(number),
             passes=self.passes(number),
             cost=None if price.price_an_hour is None else price.price_an_hour * hours,
             currency=price.currency,
-            accepted=reviewed.get("accepted", 0),
-            rejected=reviewed.get("rejected", 0),
-            valid=studied.get("valid", 0),
-            invalid=studied.get("invalid", 0),
+            accepted=verdicts.get("accepted", 0),
+            rejected=verdicts.get("rejected", 0),
+            valid=verdicts.get("valid", 0),
+            invalid=verdicts.get("invalid", 0),
             place=place,
             problem=problem,
         )
@@ -358,7 +354,7 @@ class BatchService:
 
     def estimate(self, status: BatchStatus) -> Estimate:
         """Estimate the work left from batches with equal models and settings. Raises UserError without the profile."""
-        plan, measured = plan_of(status.batch), self.measured(status.batch)
+        plan, (seconds, size) = plan_of(status.batch), self._measured(status.batch)
         captions, language, images = status.passes
         left: int | None
         if images.total:
@@ -366,11 +362,11 @@ class BatchService:
         else:
             left = images_at_most(plan, settings_of(plan), language.total or status.sources)
             if language.total:
-                sources, measured = language.left, replace(measured, seconds_a_caption=0.0)
+                sources, seconds["captions"] = language.left, 0.0
             else:
                 sources = captions.left if captions.total else status.sources
         workers = plan.run.workers or self._workers()
-        return Estimate(sources, left, measured, workers, plan.cost.price_an_hour, plan.cost.currency)
+        return Estimate(sources, left, seconds, size, workers, plan.cost.price_an_hour, plan.cost.currency)
 
     def sample(self, number: int, most: int = 12) -> tuple[CaptionSample, ...]:
         """Return some captions that would be drawn, as people edited them: a random sample that is always the same."""
@@ -387,18 +383,18 @@ class BatchService:
                 shown.append(CaptionSample(key, run, before, edits, drawn.text, runs[run].source_sha))
         return tuple(shown)
 
-    def measured(self, batch: Batch) -> Measured:
-        """Return the measurements of all batches with the profile, recipe and settings of this one."""
+    def _measured(self, batch: Batch) -> tuple[dict[Pass, float], float | None]:
+        """Return `Estimate.seconds` and `bytes_an_image` of all batches with the profile, recipe and settings of this
+        one.
+        """
         made_with = attrgetter("profile", "recipe", "settings")
         alike = [one.id for one in self._ledger.all() if made_with(one) == made_with(batch)]
-        counts = [self._ledger.counts(number) for number in alike]
-
-        def seconds(stage: Pass) -> float | None:
+        counts, seconds = [self._ledger.counts(number) for number in alike], dict[Pass, float]()
+        for stage in PASSES:
             done = [stages[stage]["done"] for stages in counts if "done" in stages[stage]]
-            number = sum(one.number for one in done)
-            return sum(one.seconds for one in done) / number if number else None
-
-        return Measured(seconds("captions"), seconds("language"), seconds("images"), self._bytes_an_image(alike))
+            if number := sum(one.number for one in done):
+                seconds[stage] = sum(one.seconds for one in done) / number
+        return seconds, self._bytes_an_image(alike)
 
     def _bytes_an_image(self, batches: Sequence[int]) -> float | None:
         shas = [sha for number in batches for _, sha, _ in self._ledger.latest_images(number, WEIGHED)][:WEIGHED]

@@ -29,7 +29,7 @@ from pipeline.recipes import Recipe, recipe_of
 from pipeline.request import Event, ImageFailed, MemoryStore, Request
 from pipeline.seams import Models
 from pipeline.stages.generation import PlannedImage
-from services.batches.io_workers import FileWork, Helpers, IoThreads, IoWorkers, OpenedSource, Order, UnreadSource
+from services.batches.io_workers import FileWork, IoWorkers, OpenedSource, Order, UnreadSource
 
 T = TypeVar("T")
 Awaited = Callable[[], T]
@@ -62,7 +62,7 @@ class Worker:
         self._files = FileWork(order)
         self._driver = Driver(order.profile, self._models, inversions=self._files.inversions)
         self._recipe = recipe_of(order.plan.make.recipe)
-        self._io: IoWorkers = Helpers(order, order.helpers) if order.helpers else IoThreads(self._files)
+        self._io = IoWorkers(order, self._files)
         self._at_models = ThreadPoolExecutor(1, "models") if order.helpers else None
 
     def do(self, lot: Lot) -> tuple[Done, ...]:

@@ -8,8 +8,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -76,28 +76,21 @@ def start_worker(order: Order, make: MakeRunner) -> tuple[SpawnProcess, Connecti
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs,), daemon=True, name="batch worker")
-    with _environment_of_a_worker():
-        process.start()
-    theirs.close()  # else the connection would stay open after the worker ends
-    with suppress(OSError):  # it has died already: the connection says so
-        ours.send((order, make))
-    return process, ours
-
-
-@contextmanager
-def _environment_of_a_worker() -> Iterator[None]:
-    """Let processes that start within this context use one thread and ignore Ctrl-C."""
     threads = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["OMP_NUM_THREADS"] = "1"  # the worker uses one thread, and ignores Ctrl-C
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if threads is None:
             del os.environ["OMP_NUM_THREADS"]
         else:
             os.environ["OMP_NUM_THREADS"] = threads
+    theirs.close()  # else the connection would stay open after the worker ends
+    with suppress(OSError):  # it has died already: the connection says so
+        ours.send((order, make))
+    return process, ours
 
 
 def serve(connection: Connection) -> None:

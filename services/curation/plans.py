@@ -40,7 +40,7 @@ from services.commands import Command, does
 from services.curation.coverage import cell_filter
 from services.runs.estimates import Estimates
 from services.runs.life_cycle import RunService, task_problem
-from storage.runs.branches import Branch, LatestRun
+from storage.runs.runs import Branch, LatestRun
 
 MOST_SOURCES = 20
 BY_WORDS: tuple[EditType, ...] = ("weather", "time of day")

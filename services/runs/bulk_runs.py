@@ -31,8 +31,6 @@ from services.runs.settings import (
 from services.runs.state import RunState, RunStates
 
 MOST_TOGETHER = 200
-SHARED = ("counterfactuals.captions", "generation.images_per_caption", "generation.steps")
-"""Settings shown at the top of the form for several runs."""
 
 
 class TogetherCommand(Command):

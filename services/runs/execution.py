@@ -31,7 +31,7 @@ from pipeline.request import DrawingBegan, Event, ImageFailed, Preview, Remarked
 from pipeline.stages import alternatives
 from pipeline.stages.generation import PlannedImage
 from services.commands import KnownStage, RunCommand, does
-from services.edit_conflicts import LARGEST_ID, CaseId
+from services.edit_conflicts import CaseId
 from services.jobs import JobHandle, Part
 from services.runs.editing import Editing
 from services.runs.edits import keyword_of
@@ -41,7 +41,6 @@ from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
 
 REPLACED = "An earlier stage was changed after your edit, so this ran again. Undo or the history restores your edit."
 """Notice at a stage whose value a person wrote and a model replaced, since an earlier stage had changed."""
-_Job = Annotated[int, Field(ge=0, le=LARGEST_ID, description="The job")]
 
 
 class RunStage(RunCommand):
@@ -137,27 +136,6 @@ class Execution:
     def cancel_all(self) -> None:
         """Stop all waiting and running jobs of all runs."""
         self.jobs.cancel_all()
-
-    @does("queue-cancel")
-    def queue_cancel(self, job: _Job) -> Any:
-        """Stop a job, or remove it from the queue."""
-        return self.jobs.cancel_job(job)
-
-    @does("delete-job-part")
-    def delete_job_part(
-        self, job: _Job, part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="Image number, from 0")]
-    ) -> Any:
-        """Remove an image from a job. If the image is being drawn, drawing stops at once and the next image begins."""
-        return self.jobs.delete_part(job, part)
-
-    @does("queue-up")
-    def queue_up(
-        self,
-        job: _Job,
-        part: Annotated[int | None, Field(ge=0, le=LARGEST_ID, description="Image number; null: the whole job")] = None,
-    ) -> Any:
-        """Move a job, or an image of a job, one place up in the queue."""
-        return self.jobs.move_up(job, part)
 
     @does("run", RunStage)
     def run_stage(self, sent: RunStage) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -146,15 +147,15 @@ class PredictionService:
         self._compare = lru_cache(maxsize=512)(self._figures)
         self._keep = lru_cache(maxsize=512)(self._kept_checks)
 
-    def compare(self, run: Run, settings: Settings) -> ModelComparison:
-        """Return the known predictions for a run, and request the missing ones from the worker thread."""
+    def compare(self, run: Run, settings: Settings, ask: bool = True) -> ModelComparison:
+        """Return the known predictions for a run. With `ask`, request the missing ones from the worker thread."""
         chosen = self.model_of(run, settings)
         if chosen is None:
-            kept, measuring = self._masks_kept(run, None, "", None, {})
+            kept, measuring = self._masks_kept(run, None, "", None, {}, ask)
             return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=kept)
         model = model_key(chosen)
         if not run.test_cases:
-            return ModelComparison(chosen, self._problem(model))
+            return ModelComparison(chosen, self._problems.get(model, ""))
         stored = self._workspace.models_under_test.asked_for(model)
         key, classes = (model, ()) if stored is None else (stored.key, stored.identity.classes)
         source = self._look_up(run.source_sha, key)
@@ -164,8 +165,8 @@ class PredictionService:
         missing = [case.image_sha for case in reversed(run.test_cases) if case.id not in results]
         if source is None:
             missing.insert(0, run.source_sha)
-        problem = self._problem(model)
-        if missing and not problem:
+        problem = self._problems.get(model, "")
+        if ask and missing and not problem:
             self._ask(chosen, missing)
         figures = {
             case: compared
@@ -178,7 +179,7 @@ class PredictionService:
             for case, prediction in results.items()
             if source is not None
         }
-        kept, measuring = self._masks_kept(run, chosen, problem, source, figures)
+        kept, measuring = self._masks_kept(run, chosen, problem, source, figures, ask)
         waiting = (bool(missing) and not problem) or measuring
         return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, kept, classes)
 
@@ -186,15 +187,7 @@ class PredictionService:
         """Return the known checks that a test case keeps its mask. Missing predictions are not requested."""
         if run.mask_sha is None or case.task.kind != "segmentation":
             return ()
-        checker = self._profile.checks.own_segmenter()
-        if checker is not None:
-            return self._kept_by(self.key_of(checker), run, case) or ()
-        chosen = self.model_of(run, settings)
-        if chosen is None:
-            return ()
-        key = self.key_of(chosen)
-        source, prediction = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
-        checks = _mask_check(self._compared(run, case.task, source, prediction) if prediction is not None else None)
+        checks = self.compare(replace(run, test_cases=(case,)), settings, ask=False).mask_kept[case.id]
         return () if isinstance(checks, str) else checks
 
     def _masks_kept(
@@ -204,37 +197,35 @@ class PredictionService:
         problem: str,
         source: Prediction | None,
         figures: Mapping[int, tuple[ClassFigures, ...]],
+        ask: bool,
     ) -> tuple[dict[int, MaskChecks], bool]:
         """Return the mask checks of each segmentation test case, or words on why there are none; and True if some are
         still to be computed. The profile's segmenter makes the checks if there is one, otherwise the model `under_test`
         does. `problem` says why `under_test` cannot be asked, `source` is its prediction on the source, and `figures`
-        holds its figures by test case id.
+        holds its figures by test case id. With `ask`, missing predictions of the profile's segmenter are requested.
         """
-        checker = self._profile.checks.own_segmenter()
+        checker, why = self._profile.checks.own_segmenter(), MASK_WAITS
         cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
-        if checker is None or run.mask_sha is None:
-            why = ""
-            if run.mask_sha is None:
-                why = "n/a, there is no mask"
-            elif under_test is None:
+        if run.mask_sha is None:
+            return dict.fromkeys((case.id for case in cases), "n/a, there is no mask"), False
+        if checker is None:
+            if under_test is None:
                 why = "n/a, there is no model under test"
             elif problem:
                 why = "n/a, the model under test cannot be asked"
             elif source is not None and source.kind != "segmentation":
                 why = "n/a, the model under test is no segmenter"
-            return {case.id: why or _mask_check(figures.get(case.id)) for case in cases}, False
-        if trouble := self._problem(model_key(checker)):
-            return {case.id: f"n/a, the checking model cannot be asked: {trouble}" for case in cases}, False
-        key = self.key_of(checker)
+            return {case.id: _mask_check(figures[case.id]) if case.id in figures else why for case in cases}, False
+        key, trouble = self.key_of(checker), self._problems.get(model_key(checker))
         checks_by_case = {case.id: self._kept_by(key, run, case) for case in cases}
         missing = [case.image_sha for case in reversed(cases) if checks_by_case[case.id] is None]
-        if missing:
+        if trouble:
+            why = f"n/a, the checking model cannot be asked: {trouble}"
+        elif ask and missing:
             self._ask(checker, [run.source_sha, *missing])
         unknown = "n/a, the checking model knows no protected class of the mask"
-        known: dict[int, MaskChecks] = {
-            case: MASK_WAITS if checks is None else checks or unknown for case, checks in checks_by_case.items()
-        }
-        return known, bool(missing)
+        known = {case: why if checks is None else checks or unknown for case, checks in checks_by_case.items()}
+        return known, bool(missing) and not trouble
 
     def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
         """Return the mask checks by the profile's segmenter, whose predictions have `key`; None if some are missing."""
@@ -277,10 +268,6 @@ class PredictionService:
         with self._lock:
             self._problems.pop(model_key(chosen), None)
 
-    def _problem(self, model: str) -> str:
-        with self._lock:
-            return self._problems.get(model, "")
-
     def _look_up(self, sha: str, key: str) -> Prediction | None:
         known = self._known.get((sha, key)) or self._workspace.predictions.latest(sha, key)
         return None if known is None else self._known.put((sha, key), known)
@@ -298,7 +285,7 @@ class PredictionService:
 
     def _predict(self, chosen: UnderTestSettings, model: str, sha: str) -> None:
         try:
-            if self._problem(model):
+            if model in self._problems:
                 return
             loaded = self._model(chosen, model)
             # An evaluation may have stored the prediction by now, perhaps with another file of the same model.
@@ -392,27 +379,21 @@ def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: 
     return tuple(checks) if masked else others
 
 
-def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
-    if figures is None:
-        return MASK_WAITS
+def _mask_check(figures: tuple[ClassFigures, ...]) -> MaskChecks:
     check = mask_check(figures)
     return (check,) if check is not None else "n/a, the model under test knows no protected class of the mask"
 
 
 def model_key(chosen: UnderTestSettings) -> str:
     """Return a name for the model that some settings describe. A changed file gets another name."""
-    changed = ""
+    changed, layout = "", chosen.layout if chosen.source == "onnx" else ""
     stored = kept_model(chosen.file)
     if stored is not None:  # named by its content, so that the name stays the same when the workspace is moved
         chosen, changed = chosen.model_copy(update={"file": stored[1]}), f"@{stored[0]}"
     elif chosen.source in ("file", "onnx"):
-        try:
+        with suppress(UserError, OSError):  # a missing file is reported when the model is loaded
             changed = f"@{checkpoint_path(chosen.file).stat().st_mtime_ns:x}"
-        except (UserError, OSError):
-            changed = ""
-    parts = [one for one in (chosen.classes, chosen.size, chosen.mean, chosen.std) if one]
-    parts += [chosen.layout] if chosen.source == "onnx" else []
-    details = "; ".join(parts)
+    details = "; ".join(filter(None, (chosen.classes, chosen.size, chosen.mean, chosen.std, layout)))
     return f"{chosen.title}{changed}{f' ({details})' if details else ''}"
 
 

@@ -243,7 +243,11 @@ class RunStates:
                 for stage, problem in self._notes.problems(run_id).items()
                 if problem.of in ("", self._now(run))
             },
-            histories=self._histories(run),
+            # Also of stages that are empty now: their earlier values can be restored.
+            histories={
+                stage: self._workspace.runs.history(run_id, stage)
+                for stage in dict.fromkeys((*recipe.names, *run.values))
+            },
             job=self._jobs.of_run(run_id),
             gate=gate_of(
                 self._driver, run, settings, prompts, stale, size, warming_up, other_mask, failures, self._in_mask(run)
@@ -276,11 +280,6 @@ class RunStates:
         values = [stored.id for stored in run.values.values()]
         job = self._jobs.of_run(run.id)
         return f"{run.state} {values} {len(run.test_cases)} {job.id if job is not None and job.active else ''}"
-
-    def _histories(self, run: Run) -> dict[StageName, tuple[StoredValue, ...]]:
-        """Return all versions of each stage's value, even of stages that are empty now: they can be restored."""
-        stages = dict.fromkeys((*recipe_of(run.recipe).names, *run.values))
-        return {stage: self._workspace.runs.history(run.id, stage) for stage in stages}
 
 
 def model_names(profile: Profile) -> dict[str, str]:

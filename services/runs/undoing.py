@@ -20,7 +20,7 @@ from services.runs.editing import Editing
 from services.runs.life_cycle import RunService
 from services.runs.settings import RunSettings
 from services.runs.state import StageNotes
-from storage.runs.undo import AddedRows
+from storage.runs.undo import Way
 
 _OF_THE_STATE = {"name": "name", "recipe": "recipe", "mask": "mask", "kind": "task", "protected": "protected classes"}
 """Words for the fields that a step can change. Other fields are called by their own name."""
@@ -60,9 +60,7 @@ class Undoing:
             if step is None:
                 what = "There is nothing to undo" if stage is None else "There is no edit of yours to undo here"
                 raise UserError(f"{what}. Earlier values are in the history of each stage.")
-            self._require_free(run, step)
-            added = self._workspace.steps.take_back(run, step.key)
-            self._settle(run, tab, step, added)
+            self._take(run, tab, step, "undo")
         return Undone(f"Taken back: {words_of(step)}.", "redo")
 
     @does("redo", RunCommand)
@@ -72,25 +70,23 @@ class Undoing:
             step = self._workspace.steps.of(run).next_redo
             if step is None:
                 raise UserError("There is nothing to redo: only the last undone step can be redone.")
-            self._require_free(run, step)
-            added = self._workspace.steps.do_again(run, step.key)
-            self._settle(run, tab, step, added)
+            self._take(run, tab, step, "redo")
         return Undone(f"Done again: {words_of(step)}.", "undo")
 
     def _edit_of(self, run_id: str, steps: RunSteps, stage: StageName) -> UndoStep | None:
         """Return the last edit of a stage that can be undone; None if the run's recipe lacks the stage."""
         return steps.edit_of(stage) if recipe_of(self._workspace.runs.get(run_id).recipe).has(stage) else None
 
-    def _require_free(self, run_id: str, step: UndoStep) -> None:
+    def _take(self, run_id: str, tab: str, step: UndoStep, what: Way) -> None:
+        """Undo or redo a step, remove notes at the stages that it changed, and record that the page `tab` changed them.
+        Raises UserError if the step changed the recipe and the run is busy.
+        """
         if ("recipe",) in step.changed:
             self._jobs.require_idle(run_id)
-
-    def _settle(self, run_id: str, tab: str, step: UndoStep, added: AddedRows) -> None:
-        """Remove notes at the stages that were changed, and record that the page `tab` changed them."""
-        for version in added.values:
-            self._editing.writes.note(version, tab)
-        for state in added.states:
-            self._settings.writes.note(state, tab)
+        writes = {"value": self._editing.writes, "state": self._settings.writes}.get(step.kind)
+        for row in self._workspace.steps.take(run_id, what, step.key):
+            if writes is not None:
+                writes.note(row, tab)
         cards = {section_card(path[1]) for path in step.changed if path[0] == "settings"}
         prompts = {stage_of_prompt(path[1]) for path in step.changed if path[0] == "prompts"}
         self._notes.solved(run_id, *step.stages, *prompts, *(card for card in cards if card is not None))

@@ -393,14 +393,11 @@ class Batches(Repository):
         return tuple(db.execute(_QUERIES["latest_images"], [batch, most]).fetchall())
 
     @read
-    def reviewed(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return the numbers of accepted and rejected images that the batch drew, without images of later jobs."""
-        return dict(db.execute(_QUERIES["reviewed"], [batch]).fetchall())
-
-    @read
-    def studied(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return how many accepted images studies find valid and invalid. An image counts once for each study."""
-        return dict(db.execute(_QUERIES["studied"], [batch]).fetchall())
+    def verdicts(self, db: Db, batch: int) -> Mapping[str, int]:
+        """Return how many images that the batch drew are accepted and rejected, without images of later jobs. Also
+        return how many accepted images studies find valid and invalid. Here an image counts once for each study.
+        """
+        return dict(row for name in ("reviewed", "studied") for row in db.execute(_QUERIES[name], [batch]))
 
     def _batch(self, row: Row) -> Batch:
         return record_of(

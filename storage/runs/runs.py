@@ -1,11 +1,13 @@
-"""Runs, the versions of their values, and the list of runs."""
+"""Runs, the versions of their values, the list of runs, and new runs that start from existing ones."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +21,11 @@ from core.images import StoredImage
 from core.lineage import DEFAULT_RECIPE, TestCase
 from core.run_record import RunRecord
 from core.stored_runs import BatchOfRuns, EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
-from core.types import GENERATION, ReviewDecision, StageName, Task, stage_kinds
+from core.types import GENERATION, EditType, ReviewDecision, StageName, StageValue, Task, stage_kinds
 from storage.engine.database import Database, Repository, read, reading, write, writing
-from storage.engine.queries import first_value, insert_rows, records
+from storage.engine.queries import first_column, first_value, insert_rows, records
 from storage.engine.rows import Row, checked_text, now, pack, pack_value, record_of, unpack_value
 from storage.images import Images, keep_image
-from storage.runs.branches import LONGEST_NAME, Branch, begin_from, latest_of_sources
 from storage.runs.rows import (
     BEGUN,
     appear,
@@ -43,6 +44,7 @@ from storage.runs.rows import (
 from storage.runs.test_cases import insert_test_cases, read_jobs, read_test_cases, save_cases
 from storage.thumbnails import Thumbnails
 
+LONGEST_NAME = 200
 LOOKED_AT = 2000
 """Maximum number of latest runs that are read for the list of runs, where the runs of a batch share one row."""
 _QUERIES = DataTable(__file__, str)
@@ -59,6 +61,27 @@ class ImportedRun:
     cases: Iterable[TestCase] = ()
     reviews: Sequence[ReviewDecision | None] = ()
     """People's decisions on its test cases, in the same order."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A new run that starts from an existing run."""
+
+    run: str
+    ending: str
+    """Suffix for the name of the new run."""
+    settings: Mapping[str, Any]
+    values: Mapping[StageName, StageValue[Any]]
+
+
+@dataclass(frozen=True)
+class LatestRun:
+    """The latest run of a source image. Runs limited to some edit types count only if a source has no other runs."""
+
+    run: str
+    source_sha: str
+    waiting: int
+    """Number of the source's runs that are limited to the requested edit types and have no image yet."""
 
 
 class Runs(Repository):
@@ -208,7 +231,29 @@ class Runs(Repository):
     # Queries
 
     exists = reading(run_exists)
-    by_source = reading(latest_of_sources)
+
+    @read
+    def by_source(
+        self,
+        db: Db,
+        recipes: Collection[str],
+        label: str = "",
+        keywords: Collection[EditType] = (),
+        begun_for: str = "",
+    ) -> tuple[LatestRun, ...]:
+        """Return the latest run of each source image, most recently changed first.
+
+        Runs count if they have one of these recipes, the class `label` (as label or protected class; "" for any), and
+        keywords of all these edit types. A run made for particular edit types is returned only if a source has no other
+        run. `waiting` counts the runs that were made for the edit types `begun_for` and have no image yet.
+        """
+        values = {"recipes": pack(list(recipes)), "label": label, "keywords": pack(list(keywords))}
+        latest: dict[str, str] = {}
+        waiting: Counter[str] = Counter()
+        for run, source, waits_here in db.execute(_QUERIES["by_source"], {**values, "begun_for": begun_for}):
+            latest.setdefault(source, run)
+            waiting[source] += waits_here
+        return tuple(LatestRun(run, source, waiting[source]) for source, run in latest.items())
 
     @read
     def get(self, db: Db, run_id: str) -> Run:
@@ -331,3 +376,24 @@ def _summary(row: Row) -> RunSummary:
     stages = tuple(stage for stage in (*stage_kinds(), GENERATION) if stage in present)
     batch = BatchOfRuns(row["batch"], row["batch_name"], row["batch_runs"]) if row.get("batch") is not None else None
     return record_of(RunSummary, row, source_sha=row["source"], stages=stages, batch=batch)
+
+
+def begin_from(db: Db, branch: Branch) -> str:
+    new_id, state = secrets.token_hex(8), latest_state(db, branch.run)
+    row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [branch.run]))
+    db.table("runs").insert({"id": new_id, **row, "created": now()})
+    name, settings = _name_with(db, state["name"], branch.ending), pack(dict(branch.settings))
+    append_state(db, new_id, {**state, "name": name, "settings": settings, "removed": 0})
+    for stage, value in branch.values.items():
+        insert_value(db, new_id, stage, value)
+    begin_steps(db, new_id)
+    return new_id
+
+
+def _name_with(db: Db, name: str, ending: str) -> str:
+    """Return a name such as "Street, copy", or "Street, copy 2" if a run has that name already."""
+    taken = set(first_column(db, "SELECT DISTINCT name FROM run_states"))
+    ending = f", {ending[: LONGEST_NAME // 2]}"
+    root = re.sub(rf"{re.escape(ending)}( \d+)?$", "", name)[: LONGEST_NAME - len(ending) - 14]
+    names = (f"{root}{ending}" + (f" {number}" if number > 1 else "") for number in itertools.count(1))
+    return next(one for one in names if one not in taken)

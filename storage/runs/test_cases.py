@@ -16,8 +16,6 @@ from core.errors import UserError
 from core.lineage import Lineage, MethodSettings, TestCase, read_settings
 from core.predictions import Prediction
 from core.stored_runs import (
-    JOB_STATES,
-    VERDICTS,
     Job,
     JobState,
     Review,
@@ -29,7 +27,7 @@ from core.stored_runs import (
 from core.stored_studies import Candidate
 from core.types import LONGEST_REASON, Check, ReviewDecision, Task, to_plain
 from storage.engine.database import Database, Repository, first_row, read, write, writing
-from storage.engine.queries import change_row, first_value, insert_row, insert_rows, records
+from storage.engine.queries import insert_row, insert_rows, records
 from storage.engine.rows import Row, checked_text, now, pack, pack_value, record_of, unpack_value, when
 from storage.evaluation.predictions import prediction_of
 from storage.images import ImageFiles, Images, file_name, keep_image
@@ -47,8 +45,6 @@ def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", rest
     Raises UserError for an unknown test case. For an undo, `restores` is the row that is restored, or 0 for no row. For
     a new verdict it is None.
     """
-    if verdict not in VERDICTS:
-        raise ValueError(f"there is no verdict {verdict!r}")
     reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")
     if first_row(db, "SELECT 1 FROM test_cases WHERE id = ?", [case_id]) is None:
         raise _unknown_case(case_id)
@@ -110,15 +106,8 @@ class TestCases(Repository):
 
 def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool:
     """End a job as "done", "cancelled", "failed" or "interrupted". Return False if it has ended before."""
-    if state not in JOB_STATES or state == "running":
-        raise ValueError(f"a job cannot end as {state!r}")
-    state_now = first_value(db, "SELECT state FROM jobs WHERE id = ?", [job_id])
-    if state_now is None:
-        raise ValueError(f"there is no job {job_id}")
-    if state_now != "running":
-        return False
-    change_row(db, "jobs", job_id, {"state": state, "message": message, "finished": now()})
-    return True
+    query = "UPDATE jobs SET state = ?, message = ?, finished = ? WHERE id = ? AND state = 'running'"
+    return bool(db.execute(query, [state, message, now(), job_id]).rowcount)
 
 
 class Jobs(Repository):

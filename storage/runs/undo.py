@@ -7,8 +7,8 @@ which steps were undone and redone, and which rows this added.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from sqlite_utils import Database as Db
@@ -26,12 +26,7 @@ from storage.runs.test_cases import insert_review
 _QUERIES = DataTable(__file__, str)
 
 
-@dataclass(frozen=True)
-class AddedRows:
-    """Rows that an undo or a redo added."""
-
-    values: tuple[int, ...] = ()
-    states: tuple[int, ...] = ()
+Way = Literal["undo", "redo"]
 
 
 class Steps(Repository):
@@ -43,28 +38,19 @@ class Steps(Repository):
         return RunSteps(_told(db, history.done), _told(db, history.undone))
 
     @write
-    def take_back(self, db: Db, run_id: str, key: str) -> AddedRows:
-        """Undo a step. Raises UserError if the step is not in effect."""
-        return _log(db, run_id, "undo", _named(_steps(db, run_id).done, key))
-
-    @write
-    def do_again(self, db: Db, run_id: str, key: str) -> AddedRows:
-        """Redo a step. Raises UserError if it was not undone, or if something else was done since."""
-        return _log(db, run_id, "redo", _named(_steps(db, run_id).undone, key))
-
-
-def _named(steps: Iterable[UndoStep], key: str) -> UndoStep:
-    for step in steps:
-        if step.key == key:
-            return step
-    raise UserError("The run has changed since the page was opened: reload the page, and try again.")
-
-
-def _log(db: Db, run_id: str, what: Literal["undo", "redo"], step: UndoStep) -> AddedRows:
-    added = {"state": _put_state, "value": _put_values, "review": _put_reviews}[step.kind](db, run_id, step, what)
-    made = pack([(step.kind, number) for number in added])
-    insert_row(db, "undo_log", {"run": run_id, "what": what, "step": step.key, "made": made, "created": now()})
-    return AddedRows(added if step.kind == "value" else (), added if step.kind == "state" else ())
+    def take(self, db: Db, run_id: str, what: Way, key: str) -> tuple[int, ...]:
+        """Undo or redo a step. Return the ids of the rows that this added, in the table of the step's kind. Raises
+        UserError for an undo of a step that is not in effect, and for a redo after something else was done.
+        """
+        history = _steps(db, run_id)
+        steps = history.done if what == "undo" else history.undone
+        step = next((one for one in steps if one.key == key), None)
+        if step is None:
+            raise UserError("The run has changed since the page was opened: reload the page, and try again.")
+        added = {"state": _put_state, "value": _put_values, "review": _put_reviews}[step.kind](db, run_id, step, what)
+        made = pack([(step.kind, number) for number in added])
+        insert_row(db, "undo_log", {"run": run_id, "what": what, "step": step.key, "made": made, "created": now()})
+        return added
 
 
 def _steps(db: Db, run_id: str) -> RunSteps:

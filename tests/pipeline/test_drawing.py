@@ -349,7 +349,7 @@ def test_the_queue_says_what_is_at_work_and_how_long_it_takes(jobs: JobQueue) ->
     first = jobs.submit("a", ("generation",), work, ("<b>snowy</b> · seed 1", "rainy · seed 2"), 3.0)
     jobs.submit("b", ("generation",), work, ("foggy · seed 3",), 4.0)
     assert work.begun.wait(60)
-    jobs._update(jobs._jobs[first], progress=Progress("generation", 2, 8, 5.0, "image 1 of 2"), preview="abc")
+    jobs.update(jobs._jobs[first], progress=Progress("generation", 2, 8, 5.0, "image 1 of 2"), preview="abc")
     shown = queue_part(jobs.active(), {"a": "one", "b": "a <i>bird</i>"}, "a", "another run")
     assert "3 running or waiting · 9 s left" in shown and "previews/abc.png" in shown
     assert "&lt;b&gt;snowy" in shown and "<b>snowy" not in shown and "<i>bird" not in shown

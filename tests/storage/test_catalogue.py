@@ -113,11 +113,11 @@ class Busy:
         elif what == 8:
             steps = workspace.steps.of(run)
             if steps.next_undo is not None:
-                workspace.steps.take_back(run, steps.next_undo.key)
+                workspace.steps.take(run, "undo", steps.next_undo.key)
         elif what == 9:
             steps = workspace.steps.of(run)
             if steps.next_redo is not None:
-                workspace.steps.do_again(run, steps.next_redo.key)
+                workspace.steps.take(run, "redo", steps.next_redo.key)
         elif what in (10, 11):
             shade = fate.choice((fate.randrange(60), 200 + fate.randrange(4)))
             self.read(shade, fate.choice(MODELS))
@@ -414,7 +414,7 @@ def test_text_finds_endings_accents_and_edited_captions(workspace: Workspace) ->
     assert finds("heron") and not finds("gull")
     undone = workspace.steps.of(run).next_undo
     assert undone is not None
-    workspace.steps.take_back(run, undone.key)
+    workspace.steps.take(run, "undo", undone.key)
     assert finds("gull") and not finds("heron") and faults(workspace) == ()
 
 

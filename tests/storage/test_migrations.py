@@ -67,7 +67,7 @@ def filled(folder: Path) -> None:
         session = workspace.decisions.begin_session("Ada", 0.05)
         workspace.decisions.review(Target(workspace.catalogue.ids()), "rejected", "blurred", "Ada", session)
         workspace.decisions.answer_repeat(session, 1, "accepted")
-        workspace.steps.take_back(run_id, "review 1")
+        workspace.steps.take(run_id, "undo", "review 1")
         workspace.predictions.append(workspace.runs.get(run_id).source_sha, "a classifier", PREDICTION)
         _judged_by_a_model(workspace, workspace.runs.get(run_id).source_sha)
         studies, study_id = workspace.studies, started(workspace, training=1)

@@ -216,8 +216,8 @@ def test_values_of_a_stage_that_is_not_known_here_hinder_nothing(workspace: Work
     assert list(workspace.runs.get(run).values) == ["caption"]
     assert workspace.runs.search()[0].stages == ("caption",)
     assert list(workspace.runs.get(workspace.runs.duplicate(run)).values) == ["caption"]
-    workspace.steps.take_back(run, "value 2")
-    workspace.steps.do_again(run, "value 2")
+    workspace.steps.take(run, "undo", "value 2")
+    workspace.steps.take(run, "redo", "value 2")
     assert list(workspace.runs.get(run).values) == ["caption"]
 
 

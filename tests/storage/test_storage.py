@@ -166,8 +166,6 @@ def test_a_job_counts_its_images_and_ends_once(workspace: Workspace) -> None:
     (ended,) = workspace.runs.get(run_id).jobs
     assert (ended.state, ended.message) == ("failed", "The disk is full.")
     assert ended.finished is not None and ended.finished >= ended.started
-    with pytest.raises(ValueError, match="cannot end as 'running'"):
-        workspace.jobs.finish(job, "running")
 
 
 def test_a_test_case_cannot_go_to_another_runs_job(workspace: Workspace) -> None:
@@ -316,7 +314,7 @@ def test_a_review_counts_until_it_is_taken_back(workspace: Workspace) -> None:
         workspace.test_cases.review(99, "accepted")
     with pytest.raises(UserError, match="1001 characters"):
         workspace.test_cases.review(case_id, "rejected", "x" * 1001)
-    with pytest.raises(ValueError, match="no verdict"):
+    with pytest.raises(sqlite3.IntegrityError):
         workspace.test_cases.review(case_id, "maybe")  # type: ignore[arg-type]
 
 

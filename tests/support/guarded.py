@@ -7,13 +7,12 @@ from typing import Any
 from fastapi import FastAPI, Request, WebSocket
 from fastapi.testclient import TestClient
 
-from services.passwords import Cost
 from services.sign_in import LeadSignIn
 from storage.workspace import Workspace
 from ui.security.sign_in import stand_guard
 
 PASSWORD = "correct horse battery"
-CHEAP = Cost(2**4, 8, 1)
+CHEAP = (2**4, 8, 1)
 """Cheap password hash, since tests check passwords often. `test_passwords.py` tests the real cost."""
 HERE = "http://127.0.0.1:7860"
 HTML = {"accept": "text/html,application/xhtml+xml"}

@@ -56,11 +56,9 @@ def counts_words(one: PassStatus) -> str:
     """Return the progress of a pass (captions, edits or images), such as "1,200 of 5,000 done, 3 failed"."""
     if not one.total:
         return "not begun"
-    parts = [f"{one.number('done'):,} of {one.total:,} done"]
-    parts += [f"{one.number('failed'):,} failed"] if one.number("failed") else []
-    parts += [f"{one.left_out:,} left out"] if one.left_out else []
-    parts += [f"{one.waiting:,} wait for the search"] if one.waiting else []
-    return ", ".join(parts)
+    others = {"failed": one.number("failed"), "left out": one.left_out, "wait for the search": one.waiting}
+    parts = [f"{number:,} {words}" for words, number in others.items() if number]
+    return ", ".join([f"{one.number('done'):,} of {one.total:,} done", *parts])
 
 
 def about(view: BatchStatus) -> str:

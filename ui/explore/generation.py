@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 from urllib.parse import urlencode
 
 from core.data_files import DataTable
@@ -162,11 +161,9 @@ def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
 def control_url(state: RunState) -> str:
     """Return the address of the control image for the current settings."""
     settings = state.settings.conditioning
-    query: dict[str, Any] = {"kind": settings.kind}
-    for name in settings.own_fields():
-        value = getattr(settings, name)
-        query[name] = str(value).lower() if isinstance(value, bool) else value
-    query["short_side"] = state.settings.generation.short_side
+    # In lower case, since scripts write True as "true".
+    query = {name: str(getattr(settings, name)).lower() for name in ("kind", *settings.own_fields())}
+    query["short_side"] = str(state.settings.generation.short_side)
     if settings.kind == "segmentation":
         query["v"] = (state.run.mask_sha or "")[:12]
     return f"control/{state.run.id}.png?{urlencode(query)}"

@@ -227,22 +227,22 @@ class Explorer:
         self.studio.states.refused(run_id, stage, error)
         return stage
 
-    def take_picture(self, path: str, name: str, label: str = "") -> Reply:
+    def take_picture(self, given: GivenPicture) -> Reply:
         """Open the run that an uploaded picture contains, or begin a new run with the picture and a label."""
-        return self._take(path, lambda data: vars(self.studio.exchange.take_picture(data, name, label)))
+        return self._take(given, lambda data: vars(self.studio.exchange.take_picture(data, given.name, given.label)))
 
-    def take_run(self, path: str) -> Reply:
+    def take_run(self, given: GivenFile) -> Reply:
         """Open the run that an uploaded file contains."""
-        return self._take(path, lambda data: vars(self.studio.exchange.take_run(data)))
+        return self._take(given, lambda data: vars(self.studio.exchange.take_run(data)))
 
-    def give_mask(self, run_id: str, path: str, classes: str) -> Reply:
+    def give_mask(self, given: GivenMask) -> Reply:
         """Set the mask of a run from an uploaded file."""
-        return self._take(path, lambda data: {"said": self.studio.runs.give_mask(run_id, data, classes)})
+        return self._take(given, lambda data: {"said": self.studio.runs.give_mask(given.run, data, given.classes)})
 
-    def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
+    def _take(self, given: GivenFile, take: Callable[[bytes], Reply]) -> Reply:
         """Return the reply to a file: the "problem" if it was refused, and "offer": "new" if it can begin a run."""
         try:
-            return {"problem": "", **take(uploaded(path).read_bytes())}
+            return {"problem": "", **take(uploaded(given.path).read_bytes())}
         except NoRun as error:
             return {"problem": str(error), "offer": "new"}
         except UserError as error:
@@ -310,33 +310,25 @@ class Explorer:
 
 
 def page_functions(explorer: Explorer) -> list[Callable[..., Reply]]:
-    """Return the functions that the page's script calls, with one argument each. They refuse scripts with a token."""
+    """Return the functions that the page's script calls, with one argument each. They refuse scripts with a token, and
+    everything that our pages do not send, by HTTPException.
+    """
 
-    def answer(sent: Any, request: gr.Request) -> Reply:
-        return explorer.answer(_sent(Batch, sent, request))
+    def function(act: Callable[[T], Reply], kind: type[T]) -> Callable[..., Reply]:
+        def called(sent: Any, request: gr.Request) -> Reply:
+            if token_of(request) is not None:
+                raise HTTPException(403, "This is for the page: a script calls an endpoint by its name.")
+            try:
+                parsed = kind.model_validate(sent)
+            except ValidationError as error:
+                raise HTTPException(400, str(refused(error, kind))) from error
+            return act(parsed)
 
-    def take_picture(sent: Any, request: gr.Request) -> Reply:
-        picture = _sent(GivenPicture, sent, request)
-        return explorer.take_picture(picture.path, picture.name, picture.label)
+        called.__name__ = act.__name__  # by which the script calls it
+        return called
 
-    def take_run(sent: Any, request: gr.Request) -> Reply:
-        return explorer.take_run(_sent(GivenFile, sent, request).path)
-
-    def give_mask(sent: Any, request: gr.Request) -> Reply:
-        mask = _sent(GivenMask, sent, request)
-        return explorer.give_mask(mask.run, mask.path, mask.classes)
-
-    return [answer, take_picture, take_run, give_mask]
-
-
-def _sent(kind: type[T], data: Any, request: gr.Request) -> T:
-    """Parse what a page sent. Raises HTTPException for anything that our pages do not send."""
-    if token_of(request) is not None:
-        raise HTTPException(403, "This is for the page: a script calls an endpoint by its name.")
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        raise HTTPException(400, str(refused(error, kind))) from error
+    picture, mask = function(explorer.take_picture, GivenPicture), function(explorer.give_mask, GivenMask)
+    return [function(explorer.answer, Batch), picture, function(explorer.take_run, GivenFile), mask]
 
 
 def explore_page(explorer: Explorer) -> gr.Blocks:

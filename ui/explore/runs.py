@@ -13,7 +13,7 @@ from core.stored_runs import EditedShare, RunSummary
 from core.types import GENERATION, stage_doing, stage_title
 from core.words import count_of
 from services.jobs import JobView
-from services.runs.bulk_runs import SHARED, TogetherState
+from services.runs.bulk_runs import TogetherState
 from services.runs.exchange import accepted_of
 from services.runs.life_cycle import Listing, task_problem
 from services.runs.state import ProfileOptions, RunState
@@ -119,11 +119,12 @@ def _doing(job: JobView, waits_for: str) -> str:
 TASKS = ("classification", "segmentation")
 Far = tuple[str, Tone, str, str, tuple[float | None, ...]]
 """Progress of a run: text, colour, hint, a sentence below, and a tuple with the share of the progress bar, if any."""
-NAMES = {
+SHARED = {
     "counterfactuals.captions": "captions",
     "generation.images_per_caption": "images of each",
     "generation.steps": "steps",
 }
+"""Settings shown at the top of the form for several runs, with their names there."""
 ONE_BY_ONE = ("counterfactuals.chosen",)
 """Settings that make sense for one picture only."""
 DIFFERS = "differs"
@@ -208,7 +209,7 @@ def settings_of_all(states: Sequence[RunState], profile: ProfileOptions, runs: s
         recipes=states[0].recipes,
         recipe=common(states, lambda state: state.recipe.name),
         presets=presets,
-        often=[(*name.split("."), NAMES[name]) for name in offered],
+        often=[(*name.split("."), SHARED[name]) for name in offered],
         sections=[(name, titles[name], _names(states, profile, name)) for name in sections],
         fields={name: type(getattr(states[0].settings, name)).model_fields for name in sections},
         choices=lambda section, name: _choices(states, profile, section, name),
@@ -229,11 +230,9 @@ def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
 
 def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
     """Return the sections that the stages or method of any run read, in the order of the cards."""
-    sections: dict[str, None] = {}
-    for state in states:
-        sections |= dict.fromkeys(stage.settings for stage in state.recipe.stages if stage.settings)
-    for state in states:
-        sections |= dict.fromkeys((*state.recipe.drawing_method.sections, "generation"))
+    of_stages = [stage.settings for state in states for stage in state.recipe.stages if stage.settings]
+    of_methods = [name for state in states for name in (*state.recipe.drawing_method.sections, "generation")]
+    sections = dict.fromkeys((*of_stages, *of_methods))
     return tuple(name for name in sections if all(hasattr(state.settings, name) for state in states))
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from core.data_files import DataTable
 from core.stored_runs import Review, Run, StoredTestCase
 from core.types import Task, failed
-from services.jobs import JobView
 from services.runs.exchange import accepted_of
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
@@ -34,46 +33,25 @@ FILTERS: Mapping[str, Callable[[StoredTestCase, ModelComparison], bool]] = {
 """Filters of the results by the name in a page's request."""
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """The images that are being drawn for a run."""
-
-    job: JobView
-    name: str
-    step: int
-    steps: int
-    picture: Html
-    """The latest preview, or the source before the first preview."""
-
-
-def drawing_of(state: RunState) -> Drawing | None:
-    """Return the images that are being drawn, or None if no image is being drawn."""
+def drawing_of(state: RunState, followed: bool) -> tuple[Html | None, Html | None]:
+    """Return the latest preview, or the source before the first one: as a thumbnail, which is marked if the page has
+    `followed` it, and large. Both are None while nothing is drawn.
+    """
     job = state.job
     if job is None or running_stage(job) != "generation" or job.progress is None:
-        return None
-    steps = state.recipe.drawing_method.settings_of(state.settings).steps or state.settings.generation.steps
+        return None, None
+    step, steps = job.progress.step, state.recipe.drawing_method.settings_of(state.settings).steps
+    steps = steps or state.settings.generation.steps
     name = job.at_parts[0].name if job.at_parts else "drawing"
     if len(job.at_parts) > 1:
         name = f"{len(job.at_parts)} images"
     picture = el("img", src=image_url(state.run.source_sha), alt="No preview yet")
     if job.preview:
         picture = el("img", src=f"/previews/{job.preview}.png", alt="What it looks like so far")
-    return Drawing(job, name, job.progress.step, steps, picture)
-
-
-def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
-    """Return a thumbnail of the image in progress; a press enlarges it. None while nothing is drawn."""
-    drawing = drawing_of(state)
-    return render("explore/drawing.html", drawing=drawing, followed=followed) if drawing is not None else None
-
-
-def drawing_figure(state: RunState) -> Html | None:
-    """Return the latest preview, large. None while nothing is drawn."""
-    drawing = drawing_of(state)
-    if drawing is None:
-        return None
-    captions = (drawing.name, f"step {drawing.step} of {drawing.steps}")
-    return beside_source(state, MODE, (drawing.picture,), captions, looks="seen" if drawing.job.preview else "")
+    seen = "seen" if job.preview else ""
+    large = beside_source(state, MODE, (picture,), (name, f"step {step} of {steps}"), looks=seen)
+    shown = {"picture": picture, "name": name, "step": step, "steps": steps, "seen": seen}
+    return render("explore/drawing.html", followed=followed, **shown), large
 
 
 @dataclass(frozen=True)
@@ -108,18 +86,22 @@ def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
     return Strip(every, tuple(case for case in every if chosen(case, comparison)), only)
 
 
-def strip(state: RunState, results: Strip, shown: StoredTestCase, comparison: ModelComparison, following: bool) -> Html:
-    """Return the strip of results: their number, the filters, and a small picture of each result."""
+def strip(
+    state: RunState, results: Strip, case: StoredTestCase, comparison: ModelComparison, drawing: Html | None, on: bool
+) -> Html:
+    """Return the strip of results: their number, the filters, and a small picture of each result. `on` is True if the
+    page shows the image of the thumbnail `drawing`, not the result `case`.
+    """
     found = {name: [case.id for case in results.all if holds(case, comparison)] for name, holds in FILTERS.items()}
     return render(
         "explore/strip.html",
         state=state,
         held=results,
-        shown=shown,
-        following=following,
-        drawing=drawing_thumb(state, following),
+        shown=case,
+        following=on,
+        drawing=drawing,
         filters=[(name, *WORDS[name], found[name]) for name in FILTERS],
-        next_case=results.next_unreviewed(shown),
+        next_case=results.next_unreviewed(case),
         accepted=len(accepted_of(state.run)),
         fails=comparison.newly_misclassified,
         edit_words=edit_words,
@@ -131,11 +113,14 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
     """Return a result, or an image in progress, with all known facts; or the source while there is no result."""
     results = strip_of(state, comparison, view.only)
     case = next((result for result in results.all if result.id == view.case), results.first)
+    followed = case is not None and (view.follow or view.mode == MODE)
+    drawing, drawn = drawing_of(state, followed)
     if case is None:
-        figure, card = drawing_figure(state) or source_picture(state), under_test_card(state, None, comparison)
-        return render("explore/source_only.html", figure=figure, drawing=drawing_thumb(state), under_test=card)
+        card = under_test_card(state, None, comparison)
+        figure = drawn or source_picture(state)
+        return render("explore/source_only.html", figure=figure, drawing=drawing, under_test=card)
     mode = usable_mode(view.mode, state, case, comparison)
-    drawn = drawing_figure(state) if view.follow or view.mode == MODE else None
+    drawn = drawn if followed else None
     # An unfinished image can be neither checked nor reviewed.
     viewer = [mode_bar(state, case, comparison, MODE), drawn]
     if drawn is None:
@@ -150,7 +135,7 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
         run=state.run,
         case=case,
         viewer=viewer,
-        strip=strip(state, results, case, comparison, drawn is not None),
+        strip=strip(state, results, case, comparison, drawing, drawn is not None),
         under_test=under_test_card(state, case, comparison),
         pieces=shortened(word_diff(state.caption, case.lineage.counterfactual.text)),
         notes=[check.note for check in failed(comparison.checks(case)) if check.note],
@@ -167,7 +152,5 @@ def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None 
 
 def verdict_words(review: Review, task: Task, now: Task) -> str:
     """Return the verdict of a review as text. It also names the reviewed `task` if the run's task `now` differs."""
-    words: str = review.verdict
-    if task != now:
-        words = f"{words} for {task.label if task.kind == 'classification' else 'other classes'}"
-    return words
+    of_task = task.label if task.kind == "classification" else "other classes"
+    return review.verdict if task == now else f"{review.verdict} for {of_task}"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from core.batches import Item
+from core.batches import Item, Pass
 from core.types import EDIT_TYPES, CounterfactualCaption, CounterfactualCaptions, Edit, EditType
 from services.batches.caption_selection import new_words, select_captions
-from services.batches.estimate import Estimate, Measured, images_at_most
+from services.batches.estimate import Estimate, images_at_most
 from services.batches.item_selection import ItemSelection
 from services.batches.plan_file import BatchPlan, plan_from_text, settings_of
 
@@ -384,8 +384,8 @@ def test_the_order_of_the_sources_changes_nothing_and_the_seed_does() -> None:
 
 def test_an_estimate_is_in_numbers_and_words() -> None:
     """The paper's ImageNet-1K: 96 hours for 125,000 test cases on one GPU."""
-    measured = Measured(2.0, 4.0, 1.564, 480_000)
-    found = Estimate(25_000, 125_000, measured, price_an_hour=1.0, currency="USD")
+    seconds: dict[Pass, float] = {"captions": 2.0, "language": 4.0, "images": 1.564}
+    found = Estimate(25_000, 125_000, seconds, 480_000, price_an_hour=1.0, currency="USD")
     assert found.hours == pytest.approx((25_000 * 6 + 125_000 * 1.564) / 3600)
     assert found.bytes == 60e9 and found.money == pytest.approx(found.hours)
     assert found.words() == (
@@ -394,33 +394,33 @@ def test_an_estimate_is_in_numbers_and_words() -> None:
         "Disk: about 60 GB.",
         "Money: about 95.97 USD at 1.00 USD an hour, 0.00077 USD a test case.",
     )
-    shared = Estimate(25_000, 125_000, measured, workers=4, price_an_hour=4.0)
+    shared = Estimate(25_000, 125_000, seconds, 480_000, workers=4, price_an_hour=4.0)
     assert shared.hours == pytest.approx((25_000 * 6 + 125_000 * 1.564) / 3600 / 4)
     assert shared.money == pytest.approx(found.money), "a quarter of the time at four times the price"
 
 
 def test_what_was_not_measured_cannot_be_told() -> None:
-    nothing = Estimate(10, 20, Measured(), price_an_hour=2.0)
+    nothing = Estimate(10, 20, {}, price_an_hour=2.0)
     assert (nothing.hours, nothing.hours_known, nothing.bytes, nothing.money) == (None,) * 4
     assert nothing.words()[1:] == (
         "Time: cannot tell; none of this was done yet with these models and settings.",
         "Disk: cannot tell.",
         "Money: cannot tell; an hour is 2.00.",
     )
-    half = Estimate(10, 20, Measured(seconds_a_caption=3.0, seconds_an_image=6.0))
+    half = Estimate(10, 20, {"captions": 3.0, "images": 6.0})
     assert half.hours is None and half.hours_known == pytest.approx(150 / 3600)
     assert half.words()[1] == "Time: more than 2 min with 1 worker (captions 30 s; images 2 min); cannot tell language."
     assert not any("Money" in line for line in half.words()), "nobody asked what it costs"
 
 
 def test_nothing_left_to_do_takes_no_time_and_unknown_numbers_stay_unknown() -> None:
-    done = Estimate(0, 0, Measured(), price_an_hour=1.0)
+    done = Estimate(0, 0, {}, price_an_hour=1.0)
     assert done.hours == 0 and done.money == 0 and done.bytes == 0
     plan = plan_of("")
     every = plan.make.model_copy(update={"settings": {"counterfactuals.combinations": "all"}})
     plan = plan.model_copy(update={"make": every})
     assert images_at_most(plan, settings_of(plan), 10) is None
-    unknown = Estimate(10, None, Measured(1.0, 1.0, 1.0, 1.0))
+    unknown = Estimate(10, None, {"captions": 1.0, "language": 1.0, "images": 1.0}, 1.0)
     assert unknown.hours is None and unknown.bytes is None
     assert unknown.words()[0].startswith("Images: cannot tell; ")
     bounded = plan.model_copy(update={"edits": plan.edits.model_copy(update={"captions_a_source": 3})})

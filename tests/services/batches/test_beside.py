@@ -15,7 +15,7 @@ import pytest
 from core.batches import Item, Pass, Piece, SourceRun
 from core.errors import UserError
 from services.batches import planning, service
-from services.batches.io_workers import FileWork, HelperDied, Helpers, Order, UnreadSource
+from services.batches.io_workers import FileWork, HelperDied, IoWorkers, Order, UnreadSource
 from services.batches.plan_file import read_plan
 from services.batches.pools import ProcessPool
 from services.batches.service import BatchService
@@ -142,7 +142,7 @@ def order_of(folder: Path) -> Order:
 def test_what_is_asked_of_a_helper_that_has_died_is_refused(tmp_path: Path) -> None:
     order = order_of(tmp_path)
     before = set(psutil.Process().children())
-    helpers = Helpers(order, 1)
+    helpers = IoWorkers(replace(order, helpers=1), FileWork(order))
     try:
         missing = helpers.submit(FileWork.load, SourceRun("0" * 64, (0, 0), "", {}, {}))()
         assert isinstance(missing, UnreadSource) and "is missing from" in missing.failed and missing.final

@@ -30,7 +30,7 @@ from tests.services.runs.test_predictions import Bright
 from tests.support.scripted import perform, studio_in
 from tests.support.serving import until
 from tests.ui.explore.test_ui_studio import do, new_run
-from ui.explore.page import Explorer
+from ui.explore.page import Explorer, GivenFile, GivenMask, GivenPicture
 from ui.explore.page_frame import mask_row
 from ui.routes import add_routes
 
@@ -368,15 +368,17 @@ def test_a_page_gives_files_that_were_uploaded(studio: Studio, tmp_path: Path, m
         return str(file)
 
     saved = studio.exchange.saved_image(case)[1]
-    taken = explorer.take_run(sent(saved))
+    taken = explorer.take_run(GivenFile(path=sent(saved)))
     assert (taken["problem"], taken["run_id"], taken["case_id"]) == ("", run_id, case)
-    refused = explorer.take_run(sent(encoded(Image.new("RGB", (64, 64)))))
+    refused = explorer.take_run(GivenFile(path=sent(encoded(Image.new("RGB", (64, 64))))))
     assert refused["problem"].startswith("There is no run in this file.")
     assert refused["offer"] == "new", "what has no run can begin one"
-    for refused in (explorer.take_run(sent(b"")), explorer.take_picture(sent(b""), "a.png")):
+    nothing = GivenPicture(path=sent(b""), name="a.png")
+    for refused in (explorer.take_run(nothing), explorer.take_picture(nothing)):
         assert refused["problem"].startswith("The file is empty") and "offer" not in refused
-    assert explorer.give_mask(run_id, sent(mask_file()), "0 sky, 1 road, 2 car") == {"problem": "", "said": ()}
-    assert "has no run" in explorer.give_mask("none", sent(mask_file()), "")["problem"]
+    mask = GivenMask(run=run_id, path=sent(mask_file()), classes="0 sky, 1 road, 2 car")
+    assert explorer.give_mask(mask) == {"problem": "", "said": ()}
+    assert "has no run" in explorer.give_mask(GivenMask(run="none", path=sent(mask_file())))["problem"]
 
     lying_about = tmp_path / "mine.png"
     lying_about.write_bytes(saved)
@@ -388,7 +390,8 @@ def test_a_page_gives_files_that_were_uploaded(studio: Studio, tmp_path: Path, m
         "a\0b",
         str(tmp_path / "uploads"),
     ):
-        assert explorer.take_run(path) == {"problem": "There is no such upload: send the file first."}
+        reply = explorer.take_run(GivenFile(path=path))
+        assert reply == {"problem": "There is no such upload: send the file first."}
     assert lying_about.exists()
 
 

@@ -246,7 +246,7 @@ def test_a_batch_of_another_process_is_shown_live_and_asked_to_pause(
     with Workspace(studio.workspace.folder) as elsewhere:
         elsewhere.batches.hold(number)
         view = studio.batches.status(number)
-        assert view.state == "running" and not view.here
+        assert view.state == "running" and not view.place
         with pytest.raises(UserError, match="Another process works"):
             studio.batches.begin(number)
         studio.batches.pause(number)
