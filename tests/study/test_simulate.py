@@ -49,7 +49,7 @@ def test_a_lazy_worker_says_always_the_same_at_once() -> None:
     habit = habit_of([VALID, SCALE], drawn)
     lazy = [judge(Behaviour(lazy=1.0), [VALID, SCALE], lambda _: "no", habit, drawn) for _ in range(50)]
     assert {tuple(judged.answers.items()) for judged in lazy} == {tuple(habit.items())}
-    assert max(judged.seconds for judged in lazy) <= 0.4
+    assert max(seconds for _, seconds in lazy) <= 0.4
 
 
 def test_an_error_on_a_scale_is_one_step_off() -> None:
@@ -59,7 +59,7 @@ def test_an_error_on_a_scale_is_one_step_off() -> None:
 
 def test_the_median_time_is_what_was_asked_for() -> None:
     drawn = random.Random(5)
-    times = sorted(judge(Behaviour(seconds=6), [VALID], lambda _: "yes", {}, drawn).seconds for _ in range(4001))
+    times = sorted(judge(Behaviour(seconds=6), [VALID], lambda _: "yes", {}, drawn)[1] for _ in range(4001))
     assert times[2000] == pytest.approx(6, rel=0.05)
 
 
