@@ -282,17 +282,12 @@ class Studies(Repository):
         items = {item["id"]: item for item in db.query("SELECT * FROM study_items WHERE study = ?", [study_id])}
         decisions: dict[tuple[str, str, str], int] = {}
         numbers: dict[str, int] = {}
-        seen: set[tuple[int, str]] = set()
         for vote in rows:
             worker = imported_worker(db, study_id, vote, numbers)
             if vote.item not in items:
                 raise UserError(
                     f"Nothing was imported: a vote names item {vote.item}, which is not one of the study's."
                 )
-            if (vote.item, worker) in seen:
-                name = items[vote.item]["public"]
-                raise UserError(f"Nothing was imported: worker {vote.worker[:80]!r} has two votes on item {name}.")
-            seen.add((vote.item, worker))
             import_vote(db, study_id, worker, numbers[worker], items[vote.item], vote, decisions)
         for worker, number in numbers.items():
             db.execute("UPDATE enrolments SET given = ? WHERE study = ? AND worker = ?", [number, study_id, worker])
