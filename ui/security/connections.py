@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, h11
@@ -46,11 +47,7 @@ class Patience:
 
     def protocol(self) -> Any:
         """Return a factory of connections for the setting `http` of uvicorn."""
-
-        def connection(*arguments: Any, **named: Any) -> Connection:
-            return Connection(*arguments, patience=self, **named)
-
-        return connection
+        return partial(Connection, patience=self)
 
     def moved(self, connection: Connection) -> None:
         """Note traffic on a connection. If there are too many, close one that waits for its client."""
