@@ -134,7 +134,7 @@ def draw(workspace: Workspace, pool: Pool, request: ItemDraw, seed: int) -> tupl
     everything = catalogue.ids(selection)
     if not everything:
         raise UserError(SENTENCES.paragraph("none-left.txt", pool=pool))
-    if request.how in ("label", "edit type"):
+    if request.how != "random":
         facet: Facet = "class" if request.how == "label" else "edit type"
         within = _labelled(selection) if request.how == "label" else selection
         strata: dict[str, Sequence[int]] = {

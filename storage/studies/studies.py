@@ -321,7 +321,7 @@ def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | N
 
 def _study(db: Db, row: Row) -> Study:
     rules = rules_of(row["rules"])
-    items, controls, quiz, training = (_count_items(db, row, kind) for kind in ("item", "control", "quiz", "training"))
+    items, controls, quiz, training = (_count_items(db, row, kind) for kind in ITEM_KINDS)
     workers, votes = db.execute(_QUERIES["judged"], [row["id"]]).fetchone()
     surplus = first_value(db, _QUERIES["surplus"], {"study": row["id"], "asked": rules.votes})
     counts = {"items": items, "controls": controls, "quiz": quiz, "training": training, "needed": items * rules.votes}

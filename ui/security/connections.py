@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -143,13 +144,11 @@ def room_for_connections() -> tuple[int, str]:
         return MOST, ""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, hard = (WANTED if limit == resource.RLIM_INFINITY else limit for limit in (soft, hard))
-    if soft < min(hard, WANTED):
-        try:
-            raised = min(hard, WANTED)
+    raised = min(hard, WANTED)
+    if soft < raised:
+        with suppress(ValueError, OSError):  # the limit stays as it was
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
             soft = raised
-        except (ValueError, OSError):  # the limit stays as it was
-            pass
     # Pictures, the database and the models keep files open too.
     most = min(MOST, soft // 2)
     if soft >= ENOUGH:
