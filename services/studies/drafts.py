@@ -102,11 +102,8 @@ class DraftState:
     @property
     def problems(self) -> Mapping[str, str]:
         """Return the first problem of each field, in a sentence. Only problems that prevent the start are included."""
-        problems: dict[str, str] = {}
         stops: list[RuleProblem | Finding] = [*self.troubles, *(finding for finding in self.findings if finding.stops)]
-        for entry in stops:
-            problems.setdefault(entry.field, entry.text)
-        return problems
+        return {entry.field: entry.text for entry in reversed(stops)}
 
     @property
     def classes(self) -> tuple[str, ...]:
