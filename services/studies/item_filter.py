@@ -113,8 +113,9 @@ def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
     free = count(selection)
     reconstructions = 0
     if "recipe" not in request.filter.facets and "recipe" not in request.filter.without:
-        facets = {**request.filter.facets, "recipe": tuple(recipe.name for recipe in control_recipes())}
-        reconstructions = count(replace(request.filter, models=fitting.models, facets=facets, test_cases=True))
+        controls = tuple(recipe.name for recipe in control_recipes())
+        every = replace(request.filter, models=fitting.models, test_cases=True)
+        reconstructions = count(replace(every, facets={**every.facets, "recipe": controls}))
     strata = {}
     if request.how == "label":
         labels = catalogue.facets(_labelled(selection), ("class",), most=MOST_STRATA)["class"]
