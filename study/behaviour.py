@@ -37,22 +37,16 @@ class Behaviour:
                 raise ValueError(f"The {name} of a simulated worker is from {low} to {high}; {value} is not.")
 
 
-@dataclass(frozen=True)
-class SimulatedVote:
-    """A simulated worker's vote on one item."""
-
-    answers: Mapping[str, str]
-    seconds: float
-
-
 def judge(
     behaviour: Behaviour,
     questions: Sequence[Question],
     true: Callable[[Question], str],
     habit: Mapping[str, str],
     drawn: random.Random,
-) -> SimulatedVote:
-    """Answer all questions. `true` returns a question's true answer; `habit` has the answers of a lazy worker."""
+) -> tuple[dict[str, str], float]:
+    """Return the answers to all questions and the seconds that they take. `true` returns a question's true answer;
+    `habit` has the answers of a lazy worker.
+    """
     lazy = drawn.random() < behaviour.lazy
     answers: dict[str, str] = {}
     for question in questions:
@@ -63,7 +57,7 @@ def judge(
         else:
             answers[question.id] = habit[question.id] if lazy else _answer(behaviour, question, true(question), drawn)
     seconds = behaviour.seconds * math.exp(drawn.gauss(0, SPREAD))
-    return SimulatedVote(answers, min(seconds, LAZY_SECONDS) if lazy else seconds)
+    return answers, min(seconds, LAZY_SECONDS) if lazy else seconds
 
 
 def habit_of(questions: Sequence[Question], drawn: random.Random) -> dict[str, str]:

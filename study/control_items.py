@@ -73,17 +73,11 @@ def made_controls(
     `apart` are hashes of images that no control item may show or be made of. The training tells their answers.
     """
     usable = [q for q in rules.questions if q.kind == "yes-no" and q.valid == ("yes",) and not q.follows]
-    by_source: dict[str, NewItem] = {}
-    for item in items:
-        if item.kind == "item" and item.source_sha and item.source_sha not in apart:
-            by_source.setdefault(item.source_sha, item)
+    by_source = {item.source_sha: item for item in reversed(items) if _has_source(item, apart)}
     drawn = random.Random(f"controls {rules.seed}")
     sources = sorted(by_source.values(), key=lambda item: item.source_sha or "")
     drawn.shuffle(sources)
-    scenes = [
-        *sources,
-        *(one for one in there if one.kind == "item" and one.source_sha and one.source_sha not in apart),
-    ]
+    scenes = [*sources, *(item for item in there if _has_source(item, apart))]
     number = controls_wanted(sum(item.kind == "item" for item in items), rules.controls.share)
     labels = sorted({item.label for item in (*items, *there) if item.label})
     right_ones = [made for item in sources if (made := _true(item, usable)) and not left_out(made)]
@@ -99,6 +93,10 @@ def made_controls(
     chosen = right_ones[: number - half] + wrong_ones[:half]
     drawn.shuffle(chosen)
     return tuple(chosen)
+
+
+def _has_source(item: NewItem, apart: frozenset[str]) -> bool:
+    return item.kind == "item" and bool(item.source_sha) and item.source_sha not in apart
 
 
 def pictures_of(items: Iterable[NewItem]) -> frozenset[str]:

@@ -61,10 +61,10 @@ def problems_of(rules: Rules) -> Iterator[RuleProblem]:
             except ValueError as error:
                 yield RuleProblem(name, str(error), number.label)
     if not rules.votes < 2 * rules.consensus <= 2 * rules.votes:
-        yield RuleProblem(
-            "consensus",
-            f"The consensus has to be more than half of the votes and at most all of them: {_range(rules.votes)}.",
-        )
+        least, of_votes = rules.votes // 2 + 1, f"{rules.votes} of {count_of(rules.votes, 'vote')}"
+        possible = of_votes if least == rules.votes else f"{least} to {of_votes}"
+        words = f"The consensus has to be more than half of the votes and at most all of them: {possible}."
+        yield RuleProblem("consensus", words)
     for name, text in (("instructions", rules.instructions), ("consent", rules.consent)):
         if len(text) > LONGEST_STUDY_TEXT:
             yield too_long(name, text)
@@ -74,15 +74,8 @@ def problems_of(rules: Rules) -> Iterator[RuleProblem]:
         yield RuleProblem("examples", "An example's answer has at most 200 characters and its reason at most 500.")
 
 
-def _range(votes: int) -> str:
-    """Return the possible numbers for a consensus, such as "3 to 5 of 5 votes"."""
-    least = votes // 2 + 1
-    of = count_of(votes, "vote")
-    return f"{least} of {of}" if least == votes else f"{least} to {votes} of {of}"
-
-
 def too_long(name: str, text: str) -> RuleProblem:
-    """Return a problem if the instructions or the consent have too many characters, else None."""
+    """Return the problem of a text, the instructions or the consent, that has too many characters."""
     words = f"This has {len(text)} characters; at most {LONGEST_STUDY_TEXT:,} fit."
     return RuleProblem(name, words, name.capitalize())
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from core.data_files import DataTable
-from core.studies import Finding, NewItem, Rules, Worker, asked
+from core.studies import ITEM_KINDS, Finding, NewItem, Rules, Worker, asked
 from core.words import count_of
 from study.control_items import controls_wanted, pictures_of, what_it_shows
 
@@ -17,14 +17,12 @@ _FINDINGS = DataTable(__file__, Finding)
 
 def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] = ()) -> tuple[Finding, ...]:
     """Return all findings for valid rules with these items and workers. Findings that stop the start come first."""
-    plain = [item for item in items if item.kind == "item"]
+    plain, controls, quiz, training = ([item for item in items if item.kind == kind] for kind in ITEM_KINDS)
     all_findings: list[Finding] = []
     if not plain:
         all_findings.append(_finding("no_images"))
     else:
         all_findings += _of_items(rules, plain)
-        kinds = ("control", "quiz", "training")
-        controls, quiz, training = ([item for item in items if item.kind == kind] for kind in kinds)
         all_findings += _of_controls(rules, plain, controls)
         all_findings += _of_quiz(rules, quiz)
         all_findings += _of_training(rules, training, controls, quiz)

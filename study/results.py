@@ -26,7 +26,7 @@ from core.study_report import (
 )
 from core.text_templates import TextTemplates
 from core.words import count_of
-from study.aggregation import dawid_skene, majority
+from study.aggregation import DawidSkene, dawid_skene, majority
 from study.agreement import agreement
 from study.eligibility import standing
 from study.intervals import bootstrap, bootstrap_mean, bounds, wilson
@@ -161,7 +161,12 @@ def _question(
         agreement_before=agreement(list(_ratings(question, items, before).values()), question.answers(), ordered),
         second=_second(question, outcome_by_item, after),
         slices=slices_of(items, outcome_by_item) if telling else Slices(),
-        remarks=_remarks(question, items, after),
+        remarks=tuple(
+            Remark(item.id, vote.worker, text)
+            for item in items
+            for vote in after.get(item.id, ())
+            if question.kind == "text" and (text := vote.answers.get(question.id, "").strip())
+        ),
     )
 
 
@@ -202,6 +207,19 @@ def _answers(
     )
 
 
+def second_opinion(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Counted) -> DawidSkene:
+    """Return Dawid and Skene's model of the counted votes on items that wait for no votes. Its tasks are item ids."""
+    return dawid_skene(
+        [
+            (str(item), vote.worker, vote.answers[question.id])
+            for item, found in outcomes.items()
+            if found.status != "waiting"
+            for vote in votes.get(item, ())
+            if vote.answers.get(question.id)
+        ]
+    )
+
+
 def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Counted) -> SecondOpinion:
     """Return the majority and Dawid-Skene results on the same counted votes, for items that wait for no votes."""
     if not question.valid:
@@ -210,17 +228,11 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
     answered = [item for item, found in outcomes.items() if found.counts]
     ready = [item for item in answered if outcomes[item].status != "waiting"]
     undecided = "no image has all its votes yet" if answered else "no vote counts yet"
-    answered_votes = [
-        (str(item), vote.worker, vote.answers[question.id])
-        for item in ready
-        for vote in votes.get(item, ())
-        if vote.answers.get(question.id)
-    ]
     best = [majority([answer for answer, n in outcomes[item].counts.items() for _ in range(n)]) for item in ready]
     decided = [answer for answer in best if answer is not None]
     equal = "every image has as many votes for one answer as for another"
     by_majority = wilson(sum(a in question.valid for a in decided), len(decided), equal if ready else undecided)
-    model = dawid_skene(answered_votes)
+    model = second_opinion(question, outcomes, votes)
     if not model.labels:
         why = model.words.removeprefix("undefined: ") if ready else undecided
         words = f"Dawid and Skene's model is undefined: {why}."
@@ -235,17 +247,6 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
         f"{by_model.n} images for valid and {agrees} ({model.words})."
     )
     return SecondOpinion(by_majority, len(best) - len(decided), by_model, differ, words)
-
-
-def _remarks(question: Question, items: Sequence[Item], votes: Counted) -> tuple[Remark, ...]:
-    if question.kind != "text":
-        return ()
-    return tuple(
-        Remark(item.id, vote.worker, text)
-        for item in items
-        for vote in votes.get(item.id, ())
-        if (text := vote.answers.get(question.id, "").strip())
-    )
 
 
 def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, ...]:

@@ -18,6 +18,7 @@ import httpx
 
 from core.csv_tables import cells
 from core.studies import Question
+from core.types import from_plain
 from study.behaviour import Behaviour, habit_of, judge
 from study.truth import AnswerKey, pixels
 
@@ -77,11 +78,6 @@ class Simulation:
 
 def run(plan: Simulation) -> list[WorkerRun]:
     """Run all workers at the same time until they end. Raises ValueError for an invalid address."""
-    return asyncio.run(simulate(plan))
-
-
-async def simulate(plan: Simulation) -> list[WorkerRun]:
-    """Do the same as `run`, in an event loop that is running already."""
     if not plan.url.startswith(("http://", "https://")):
         raise ValueError(f"“{plan.url[:80]}” is no address: it begins with http:// or https://.")
     if plan.codes and len(plan.codes) < len(plan.crew):
@@ -89,7 +85,11 @@ async def simulate(plan: Simulation) -> list[WorkerRun]:
     certificates = ssl.create_default_context()
     end = time.monotonic() + 60 * plan.minutes if plan.minutes else float("inf")
     annotators = [_Annotator(plan, number, certificates, end) for number in range(len(plan.crew))]
-    return list(await asyncio.gather(*(annotator.live() for annotator in annotators)))
+
+    async def live() -> list[WorkerRun]:
+        return await asyncio.gather(*(annotator.live() for annotator in annotators))
+
+    return asyncio.run(live())
 
 
 class _TimeOver(Exception):
@@ -173,7 +173,7 @@ class _Annotator:
 
     async def _vote(self, study: str, assignment: Mapping[str, Any]) -> dict[str, Any]:
         """Look at the item for a random time, then answer it. Return the server's next state."""
-        questions = [question_of(data) for data in assignment["questions"]]
+        questions: list[Question] = [from_plain(Question, data) for data in assignment["questions"]]
         for name, habit in habit_of(questions, self.drawn).items():
             self.habit.setdefault(name, habit)
         began = time.monotonic()
@@ -181,12 +181,12 @@ class _Annotator:
             image = await self._picture(str(assignment["image"]))
             source = await self._picture(str(assignment["source"])) if assignment.get("source") else ""
             true = partial(self.plan.truth.answer, image, source)
-            judged = judge(self.behaviour, questions, true, self.habit, self.drawn)
-            await self._sleep(judged.seconds - (time.monotonic() - began))
+            answers, seconds = judge(self.behaviour, questions, true, self.habit, self.drawn)
+            await self._sleep(seconds - (time.monotonic() - began))
             key = secrets.token_urlsafe(16)
             body = {
                 "assignment": assignment["id"],
-                "answers": judged.answers,
+                "answers": answers,
                 "comment": "",
                 "seconds": round(time.monotonic() - began, 3),
                 "key": key,
@@ -198,7 +198,7 @@ class _Annotator:
             return await self._post("next", {"study": study})
         if reply.get("saved") is not True:
             raise ValueError(f"the server answered {str(reply)[:200]} to a vote")
-        vote = Acknowledged(self.run.worker, str(assignment["id"]), key, judged.answers, *self.sent)
+        vote = Acknowledged(self.run.worker, str(assignment["id"]), key, answers, *self.sent)
         self.run.votes.append(vote)
         if self.plan.on_vote is not None:
             self.plan.on_vote(vote)
@@ -248,19 +248,6 @@ class _Annotator:
         if left <= 0:
             raise _TimeOver
         await asyncio.sleep(max(0.0, min(seconds, left)))
-
-
-def question_of(data: Mapping[str, Any]) -> Question:
-    """Return a question from its data on the page."""
-    return Question(
-        id=str(data["id"]),
-        text=str(data["text"]),
-        kind=data["kind"],
-        options=tuple(map(str, data.get("options") or ())) if data["kind"] == "choice" else (),
-        required=bool(data.get("required", True)),
-        follows=str(data.get("follows") or ""),
-        follows_answer=str(data.get("follows_answer") or ""),
-    )
 
 
 def _sentence(reply: httpx.Response) -> str:

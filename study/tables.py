@@ -9,12 +9,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from core.consensus import ItemOutcome, counted, of_images, outcomes_of
+from core.consensus import counted, of_images, outcomes_of
 from core.csv_tables import Row, cells, columns_of, plain
 from core.panel import Panel
-from core.studies import ITEM_KINDS, WORK, ApprovalVerdict, Item, Question, Rules, StudyData, Vote, asked, right
-from study.aggregation import dawid_skene
-from study.workers import is_judged
+from core.studies import ITEM_KINDS, WORK, ApprovalVerdict, Item, Rules, StudyData, Vote, asked
+from study.results import of_question, second_opinion
+from study.workers import controls_right, is_judged
 
 VOTE_COLUMNS = ("task", "worker", "label")
 """Names of the columns that crowd-kit reads."""
@@ -113,14 +113,14 @@ def result_rows(data: StudyData) -> list[Row]:
     outcomes = outcomes_of(items, votes, rules, closed)
     before = outcomes_of(items, counted(cast, rules.votes), rules, closed)
     images = of_images(outcomes, rules.questions)
-    second = {question.id: _dawid_skene(question, outcomes, votes) for question in rules.questions}
+    models = {q.id: second_opinion(q, of_question(outcomes, q.id), votes) for q in rules.questions}
     decided = {(decision.item, decision.question): decision for decision in data.adjudications}
     rows: list[Row] = []
     for item in items:
         image = images.get(item.id)
         for question, found in outcomes[item.id].items():
             earlier = before[item.id].get(question)
-            answer, probability = second[question].get(item.id, ("", None))
+            answer = models[question].labels.get(str(item.id), "")
             decision = decided.get((item.id, question))
             row: Row = {
                 "item": item.public,
@@ -133,7 +133,7 @@ def result_rows(data: StudyData) -> list[Row]:
                 "answer_before": earlier.answer if earlier else "",
                 "counts_before": _json(earlier.counts) if earlier else "{}",
                 "dawid_skene": answer,
-                "dawid_skene_probability": probability,
+                "dawid_skene_probability": models[question].probabilities[str(item.id)][answer] if answer else None,
                 "adjudicated": decision.answer if decision else "",
                 "adjudicated_because": decision.reason if decision else "",
                 **about_item(item),
@@ -144,22 +144,6 @@ def result_rows(data: StudyData) -> list[Row]:
             }
             rows.append(row)
     return rows
-
-
-def _dawid_skene(
-    question: Question, outcomes: Mapping[int, Mapping[str, ItemOutcome]], votes: Mapping[int, Sequence[Vote]]
-) -> dict[int, tuple[str, float | None]]:
-    if question.kind == "text":
-        return {}
-    answered_votes = [
-        (str(item), vote.worker, vote.answers[question.id])
-        for item, of_item in outcomes.items()
-        if (found := of_item.get(question.id)) is not None and found.status != "waiting"
-        for vote in votes.get(item, ())
-        if vote.answers.get(question.id)
-    ]
-    model = dawid_skene(answered_votes)
-    return {int(item): (label, model.probabilities[item][label]) for item, label in model.labels.items()}
 
 
 def item_columns(rules: Rules) -> list[str]:
@@ -198,16 +182,15 @@ def worker_rows(data: StudyData) -> list[Row]:
     rows: list[Row] = []
     for worker in data.workers:
         votes = [vote for vote in data.votes if vote.worker == worker.id]
-        controls = [vote for vote in votes if vote.kind == "control" and items[vote.item].expected]
-        judged = [right(items[vote.item], vote.answers, data.study.rules.questions) for vote in controls]
+        right, controls = controls_right(votes, items, data.study.rules)
         exclusion = excluded.get(worker.id)
         rows.append(
             {
                 "worker": worker.id,
                 "votes": sum(vote.kind == "item" for vote in votes),
-                "controls": len(judged),
-                "controls_right": sum(judged),
-                "judged": is_judged(data.study, len(judged)),
+                "controls": controls,
+                "controls_right": right,
+                "judged": is_judged(data.study, controls),
                 "excluded": exclusion is not None,
                 "excluded_by": exclusion.by if exclusion else "",
                 "excluded_because": exclusion.reason if exclusion else "",

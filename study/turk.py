@@ -38,10 +38,8 @@ OURS = ("_comment", "_seconds", "_side", "_changes", "_counted", "_excluded")
 hold the exact seconds (Turk has whole ones), the side of the generated image, the number of changes, whether the vote
 counts, who excluded its worker ("rule" or "person"), and why."""
 TAIL = ("Approve", "Reject")
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6}
-_TIME = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{1,2}) (\d\d):(\d\d):(\d\d) ([A-Z]{3}) (\d{4})")
+_TIME = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2} \d{1,2} \d\d:\d\d:\d\d) ([A-Z]{3}) (\d{4})")
 _YES, _NO = frozenset({"yes", "y", "true", "1"}), frozenset({"no", "n", "false", "0"})
 _WORKER = re.compile(r"[\w.:@-]{1,64}")
 _JSON = "taskAnswers"
@@ -131,9 +129,7 @@ def _rate(worker: Worker | None) -> str:
 
 def turk_time(time: datetime) -> str:
     """Return a time in whole seconds as Turk writes it, such as "Tue Nov 18 13:06:51 UTC 2014"."""
-    time = time.astimezone(UTC)
-    day, month = DAYS[time.weekday()], MONTHS[time.month - 1]
-    return f"{day} {month} {time.day:02} {time:%H:%M:%S} UTC {time.year}"
+    return f"{time.astimezone(UTC):%a %b %d %H:%M:%S UTC %Y}"
 
 
 @dataclass(frozen=True)
@@ -152,11 +148,10 @@ class TurkVotes:
 
 def read_time(text: str) -> datetime:
     """Parse a time as Turk writes it, or in ISO 8601 (UTC if it has no zone). Raises ValueError for other text."""
-    if found := _TIME.fullmatch(text):
-        month, day, hour, minute, second, zone, year = found.groups()
-        if month in MONTHS and zone in _ZONES:
-            date, clock = (int(year), MONTHS.index(month) + 1, int(day)), (int(hour), int(minute), int(second))
-            return datetime(*date, *clock, tzinfo=timezone(timedelta(hours=_ZONES[zone]))).astimezone(UTC)
+    if (found := _TIME.fullmatch(text)) and found[2] in _ZONES:
+        zone = timezone(timedelta(hours=_ZONES[found[2]]))
+        time = datetime.strptime(f"{found[1]} {found[3]}", "%b %d %H:%M:%S %Y").replace(tzinfo=zone)
+        return time.astimezone(UTC)
     time = datetime.fromisoformat(text)
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 

@@ -106,8 +106,8 @@ def kept_workers(answers: Sequence[Sequence[bool]]) -> list[int]:
 
 
 def _says_yes(worker: Behaviour, true: bool, chance: random.Random) -> bool:
-    judgement = judge(worker, (QUESTION,), lambda _: "yes" if true else "no", {}, chance)
-    return judgement.answers[QUESTION.id] == "yes"
+    answers, _ = judge(worker, (QUESTION,), lambda _: "yes" if true else "no", {}, chance)
+    return answers[QUESTION.id] == "yes"
 
 
 def crew_in_words() -> str:

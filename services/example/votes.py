@@ -39,7 +39,7 @@ def simulated_votes(rules: Rules, items: Sequence[Item], valid: dict[int, bool],
     for worker, item in voted:
         questions = asked(rules.questions, item, item.expected)
         good = valid.get(item.test_case or 0, True)
-        vote = judge(
+        answers, seconds = judge(
             CREW[worker],
             questions,
             lambda question, item=item, good=good: item.expected.get(question.id, "yes" if good else "no"),  # type: ignore[misc]
@@ -50,10 +50,10 @@ def simulated_votes(rules: Rules, items: Sequence[Item], valid: dict[int, bool],
         yield ImportedVote(
             item.id,
             f"simulated {worker + 1}",
-            vote.answers,
+            answers,
             "",
             begun,
             vote_end,
-            round(vote.seconds, 2),
-            right=right(item, vote.answers, rules.questions) if item.kind == "control" else None,
+            round(seconds, 2),
+            right=right(item, answers, rules.questions) if item.kind == "control" else None,
         )

@@ -13,7 +13,6 @@ from core.latest import Latest
 from core.studies import Adjudication, StudyData
 from core.study_report import StudyReport
 from services.own_processes import end_with_parent, own_processes
-from storage.studies.studies import Studies
 from study.intervals import wilson
 from study.methods import paragraph
 from study.results import analyse
@@ -132,8 +131,3 @@ def _timed(data: StudyData) -> tuple[StudyReport, float]:
     started = time.thread_time()
     report = analyse(data)
     return report, time.thread_time() - started
-
-
-def analyses_of(studies: Studies) -> Analyses:
-    """Return the analyses of a workspace's studies, shared by all pages so that none is made twice."""
-    return Analyses(studies.data, lambda study_id: (studies.get(study_id).state, studies.revision(study_id)))

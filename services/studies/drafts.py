@@ -102,11 +102,8 @@ class DraftState:
     @property
     def problems(self) -> Mapping[str, str]:
         """Return the first problem of each field, in a sentence. Only problems that prevent the start are included."""
-        problems: dict[str, str] = {}
         stops: list[RuleProblem | Finding] = [*self.troubles, *(finding for finding in self.findings if finding.stops)]
-        for entry in stops:
-            problems.setdefault(entry.field, entry.text)
-        return problems
+        return {entry.field: entry.text for entry in reversed(stops)}
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -223,13 +220,11 @@ class StudyDrafts:
     ) -> str:
         """Begin a draft with the rules of another study and, on request, its images. Return the new study's id."""
         copied = self._studies.get(study)
-        if not images:
-            title = f"{copied.name[: draft_form.LONGEST_NAME - 7]}, again"
-            return self._studies.create(title, replace(copied.rules, version=0, seed=_seed(), left_out=()))
-        items = self._studies.items(copied.id)
-        title = f"{copied.name[: draft_form.LONGEST_NAME - 6]}, copy"
-        copy = self._studies.create(title, replace(copied.rules, version=0, seed=_seed()))
-        self._studies.add_items(copy, [_new(item) for item in items])
+        ending, left_out = (", copy", copied.rules.left_out) if images else (", again", ())
+        title = copied.name[: draft_form.LONGEST_NAME - len(ending)] + ending
+        copy = self._studies.create(title, replace(copied.rules, version=0, seed=_seed(), left_out=left_out))
+        if images:
+            self._studies.add_items(copy, [_new(item) for item in self.items(copied.id)])
         return copy
 
     def change(

@@ -98,17 +98,15 @@ def folder_files(folder: Path, only_list: str = "") -> ImportFiles:
 
 def files_of(name: str, file: Path | bytes) -> ImportFiles:
     """Return the files of an upload: a zip, or a single file."""
-    data = file if isinstance(file, bytes) else b""
-    if isinstance(file, Path):
-        with file.open("rb") as opened:
-            data = opened.read(4)
-    if data.startswith(b"PK\x03\x04") or name.lower().endswith(".zip"):
+
+    def opened(_: str) -> IO[bytes]:
+        return io.BytesIO(file) if isinstance(file, bytes) else file.open("rb")
+
+    with opened(name) as start:
+        is_zip = start.read(4) == b"PK\x03\x04"
+    if is_zip or name.lower().endswith(".zip"):
         return zip_files(file)
-    if isinstance(file, Path):
-        if file.stat().st_size > MAX_BYTES:
-            raise UserError(f"The file is larger than {MAX_BYTES // 1_000_000} MB.")
-        data = file.read_bytes()
-    return ImportFiles((name or "image",), lambda _: io.BytesIO(data), any_name=True)
+    return ImportFiles((name or "image",), opened, any_name=True)
 
 
 def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[tuple[NewItem, ...], tuple[str, ...]]:
@@ -142,8 +140,8 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[
     items = tuple(
         replace(
             each.item,
-            image_sha=pictures.save(each),
-            source_sha=pictures.save(each, each.source) if each.source else None,
+            image_sha=pictures.save(each.image),
+            source_sha=pictures.save(each.source) if each.source else None,
         )
         for each in found
     )
@@ -270,23 +268,19 @@ class _Pictures:
             return ending[0]
         raise UserError(f"Row {row} of the list names “{_short(name)}”, which is not among the images.")
 
-    def save(self, listed: ListedItem, name: str = "") -> str:
-        """Save an item's image, or the file `name`, and return its SHA-256. Raises UserError if it is no picture."""
-        name = name or listed.image
-        if name in self._saved:
-            return self._saved[name]
+    def save(self, name: str) -> str:
+        """Save the file or stored image `name`, and return its SHA-256. Raises UserError if it is no picture."""
         if name not in self._all:  # the SHA-256 of a stored image
             self._workspace.images.path(name)
-            sha = name
-        else:
+            return name
+        if name not in self._saved:
             try:
                 picture = read_image(self._files.read(name, MAX_BYTES))
             except UserError as error:
                 raise UserError(f"“{_short(name)}”: {error}") from error
-            sha = self._workspace.images.add(picture.image)
             self._noted.update(picture.notes)
-        self._saved[name] = sha
-        return sha
+            self._saved[name] = self._workspace.images.add(picture.image)
+        return self._saved[name]
 
     def notes(self) -> tuple[str, ...]:
         """Return sentences on the corrections that were made to pictures, each with their number."""

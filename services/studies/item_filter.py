@@ -111,8 +111,11 @@ def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
     )
     selection = replace(fitting, not_in_study=study)
     free = count(selection)
-    left_out = _reconstructions(replace(request.filter, models=fitting.models, test_cases=True))
-    reconstructions = count(left_out) if left_out is not None else 0
+    reconstructions = 0
+    if "recipe" not in request.filter.facets and "recipe" not in request.filter.without:
+        controls = tuple(recipe.name for recipe in control_recipes())
+        every = replace(request.filter, models=fitting.models, test_cases=True)
+        reconstructions = count(replace(every, facets={**every.facets, "recipe": controls}))
     strata = {}
     if request.how == "label":
         labels = catalogue.facets(_labelled(selection), ("class",), most=MOST_STRATA)["class"]
@@ -132,7 +135,7 @@ def draw(workspace: Workspace, pool: Pool, request: ItemDraw, seed: int) -> tupl
     everything = catalogue.ids(selection)
     if not everything:
         raise UserError(SENTENCES.paragraph("none-left.txt", pool=pool))
-    if request.how in ("label", "edit type"):
+    if request.how != "random":
         facet: Facet = "class" if request.how == "label" else "edit type"
         within = _labelled(selection) if request.how == "label" else selection
         strata: dict[str, Sequence[int]] = {
@@ -157,17 +160,10 @@ def _without_reconstructions(selection: ImageFilter) -> ImageFilter:
     return replace(selection, without={**selection.without, "recipe": tuple(others)})
 
 
-def _reconstructions(selection: ImageFilter) -> ImageFilter | None:
-    """Return the filter for the reconstructions that a draw leaves out; None if the request names recipes."""
-    if "recipe" in selection.facets or "recipe" in selection.without:
-        return None
-    return replace(selection, facets={**selection.facets, "recipe": tuple(recipe.name for recipe in control_recipes())})
-
-
 def _labelled(selection: ImageFilter) -> ImageFilter:
-    if "kind" in selection.facets and selection.facets["kind"] != ("classification",):
-        return replace(selection, facets={**selection.facets, "kind": ()})
-    return replace(selection, facets={**selection.facets, "kind": ("classification",)})
+    labelled = ("classification",)
+    kinds = labelled if selection.facets.get("kind", labelled) == labelled else ()
+    return replace(selection, facets={**selection.facets, "kind": kinds})
 
 
 def items_of(

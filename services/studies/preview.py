@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from core.studies import Feedback, Item, Side, Study
+from core.studies import ITEM_KINDS, Feedback, Item, Side, Study
 from services.studies.annotation import MOST_ANSWERS, Status
 from services.studies.drafts import StudyCommand
 from storage.studies.studies import Studies
@@ -92,10 +92,8 @@ def _way(study: Study, items: tuple[Item, ...]) -> tuple[list[Item], list[Item],
     come in a fixed random order, with control items where `next_kind` puts them.
     """
     chance = random.Random(f"preview {study.rules.seed}")
-    plain = [item for item in items if item.kind == "item"]
-    controls = [item for item in items if item.kind == "control"]
-    training = [item for item in items if item.kind == "training" and item.expected][: study.rules.training]
-    quiz = [item for item in items if item.kind == "quiz"][: study.rules.eligibility.quiz]
+    plain, controls, quiz, training = ([item for item in items if item.kind == kind] for kind in ITEM_KINDS)
+    training = [item for item in training if item.expected][: study.rules.training]
     chance.shuffle(plain)
     chance.shuffle(controls)
     shown: list[Item] = []
@@ -107,4 +105,4 @@ def _way(study: Study, items: tuple[Item, ...]) -> tuple[list[Item], list[Item],
         else:
             shown.append(plain[seen])
             seen += 1
-    return training, quiz, shown
+    return training, quiz[: study.rules.eligibility.quiz], shown

@@ -6,7 +6,7 @@ from functools import partial
 
 from services.commands import Commands
 from services.security_log import Refusals
-from services.studies.analyses import analyses_of
+from services.studies.analyses import Analyses
 from services.studies.annotation import AnnotationService
 from services.studies.annotators import AnnotatorSessions, Pictures
 from services.studies.decisions import StudyDecisions
@@ -25,7 +25,8 @@ class StudyServices:
         """Create the services, and add their commands to `commands`."""
         self.stored = studies = workspace.studies
         """Studies with their workers, panels, earlier rules and log."""
-        self.drafts, self.analyses = StudyDrafts(workspace, ask_model), analyses_of(studies)
+        self.drafts = StudyDrafts(workspace, ask_model)
+        self.analyses = Analyses(studies.data, lambda name: (studies.get(name).state, studies.revision(name)))
         self.life_cycle = StudyLifeCycle(studies, self.drafts)
         for service in (self.drafts, self.life_cycle, StudyDecisions(studies, self.analyses)):
             commands.take_on(service)

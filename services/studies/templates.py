@@ -23,14 +23,10 @@ class Template:
     task: str = "any"
     """Kind of task that the questions are made for, "classification" or "segmentation"; "any" for both."""
 
-    @property
-    def consent(self) -> str:
-        """Return the default consent text, the same for all templates."""
-        return _TEXTS["consent"]
-
     def rules(self) -> Rules:
         """Return draft rules with this template. Other rules are the paper's, such as 4 equal answers of 5 votes."""
-        return Rules(template=self.name, **cells(self, "questions show_source show_captions instructions consent"))
+        taken = cells(self, "questions show_source show_captions instructions")
+        return Rules(template=self.name, consent=_TEXTS["consent"], **taken)
 
 
 TEMPLATES: Mapping[str, Template] = DataTable(__file__, Template, "templates")

@@ -8,7 +8,6 @@ tables refuse a second assignment of an item to a worker, and more leases and vo
 from __future__ import annotations
 
 import json
-import math
 import random
 import secrets
 from collections.abc import Collection
@@ -19,7 +18,6 @@ from typing import Any
 from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
-from core.errors import UserError
 from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
 from core.studies import WORK, Answers, Item, ItemKind, Rules
 from storage.engine.database import Database, Repository, first_row, read, write, writing
@@ -28,8 +26,6 @@ from storage.engine.rows import Row, now, pack_value, record_of, when, whole
 from storage.studies.next_items import next_item, told_of
 from storage.studies.rows import append_vote, item_of, items_given, log_change, release, require_study, rules_of, touch
 
-LONGEST_COMMENT = 2000
-LONGEST_KEY = 100
 _MOST_NOTED = 20_000
 """Maximum number of latest assignments whose lease time by `time.monotonic` is remembered."""
 _BY_TOKEN = "SELECT * FROM assignments WHERE public = ?"
@@ -125,11 +121,11 @@ class Assignments(Repository):
     ) -> Saved:
         """Save the answers and return "saved"; "again" if a vote with the client's `key` was saved before.
 
-        Check `answers` before (study.questions.check_answers). `seconds` come from the client and are limited to the
-        time since the lease. For an item with a known answer, `right` says if it was answered right
-        (core.studies.right), for the worker's figures. An expired lease does not matter while the item needs the vote.
-        Raises VoteRefused with one of the codes "not yours" (also for missing assignments), "answered", "full", "not
-        running", "not enrolled", "excluded", "blocked".
+        Check `answers` before (study.questions.check_answers); the command `submit` checks the other values. `seconds`
+        come from the client and are limited to the time since the lease. For an item with a known answer, `right` says
+        if it was answered right (core.studies.right), for the worker's figures. An expired lease does not matter while
+        the item needs the vote. Raises VoteRefused with one of the codes "not yours" (also for missing assignments),
+        "answered", "full", "not running", "not enrolled", "excluded", "blocked".
         """
         row = _own_row(db, public, worker)
         if row is None:
@@ -152,7 +148,6 @@ class Assignments(Repository):
                 raise VoteRefused("full", text)
         if row["kind"] != "item" and right is None:
             raise ValueError("say whether an item with a known answer was answered right (core.studies.right)")
-        _check_vote(answers, comment, seconds, key)
         answers, comment = {name: whole(answer) for name, answer in answers.items()}, whole(comment)
         bounded = min(max(seconds, 0.0), self._most_seconds(row, time, rules))
         vote = append_vote(db, row["id"], "submitted", key, answers, comment, bounded, time)
@@ -338,18 +333,6 @@ def _give(db: Db, study_id: str, worker: str, item: Row, seed: int, time: str, e
         "expires": expires,
     }
     return _by_id(db, insert_row(db, "assignments", row))
-
-
-def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> None:
-    """Check a vote. Raises UserError if the comment is too long, ValueError for data that our pages never send."""
-    if not all(isinstance(name, str) and isinstance(answer, str) for name, answer in answers.items()):
-        raise ValueError("answers are text by question id")
-    if not math.isfinite(seconds):
-        raise ValueError("the seconds of a vote are a number")
-    if not 0 < len(key) <= LONGEST_KEY:
-        raise ValueError(f"a vote has a key of 1 to {LONGEST_KEY} characters")
-    if len(comment) > LONGEST_COMMENT:
-        raise UserError(f"The comment has {len(comment)} characters; at most {LONGEST_COMMENT}, please.")
 
 
 def _later(time: str, rules: Rules) -> str:

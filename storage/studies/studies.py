@@ -282,17 +282,12 @@ class Studies(Repository):
         items = {item["id"]: item for item in db.query("SELECT * FROM study_items WHERE study = ?", [study_id])}
         decisions: dict[tuple[str, str, str], int] = {}
         numbers: dict[str, int] = {}
-        seen: set[tuple[int, str]] = set()
         for vote in rows:
             worker = imported_worker(db, study_id, vote, numbers)
             if vote.item not in items:
                 raise UserError(
                     f"Nothing was imported: a vote names item {vote.item}, which is not one of the study's."
                 )
-            if (vote.item, worker) in seen:
-                name = items[vote.item]["public"]
-                raise UserError(f"Nothing was imported: worker {vote.worker[:80]!r} has two votes on item {name}.")
-            seen.add((vote.item, worker))
             import_vote(db, study_id, worker, numbers[worker], items[vote.item], vote, decisions)
         for worker, number in numbers.items():
             db.execute("UPDATE enrolments SET given = ? WHERE study = ? AND worker = ?", [number, study_id, worker])
@@ -326,7 +321,7 @@ def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | N
 
 def _study(db: Db, row: Row) -> Study:
     rules = rules_of(row["rules"])
-    items, controls, quiz, training = (_count_items(db, row, kind) for kind in ("item", "control", "quiz", "training"))
+    items, controls, quiz, training = (_count_items(db, row, kind) for kind in ITEM_KINDS)
     workers, votes = db.execute(_QUERIES["judged"], [row["id"]]).fetchone()
     surplus = first_value(db, _QUERIES["surplus"], {"study": row["id"], "asked": rules.votes})
     counts = {"items": items, "controls": controls, "quiz": quiz, "training": training, "needed": items * rules.votes}

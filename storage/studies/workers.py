@@ -277,9 +277,9 @@ class Sessions(Repository):
         db.execute("DELETE FROM sessions WHERE sha = ?", [sha_of(token[:200])])
 
     @write
-    def close_all(self, db: Db, role: Role, worker: str = "") -> None:
-        """End all sessions of a role, or only those of one worker."""
-        db.execute("DELETE FROM sessions WHERE role = ? AND ? IN ('', worker)", [role, worker])
+    def close_all(self, db: Db, role: Role) -> None:
+        """End all sessions of a role."""
+        db.execute("DELETE FROM sessions WHERE role = ?", [role])
 
     @read
     def secret(self, db: Db, name: str) -> str | None:

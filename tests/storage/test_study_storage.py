@@ -305,7 +305,7 @@ def test_sessions_last_so_long_and_end_when_they_are_closed(workspace: Workspace
     studies.sessions.close(theirs)
     studies.sessions.close("guess")
     assert studies.sessions.get(theirs) is None and studies.sessions.get(second) is not None
-    studies.sessions.close_all("worker", worker)
+    studies.sessions.close_all("worker")
     assert studies.sessions.get(second) is None and studies.sessions.get(lead) is not None
     studies.sessions.close_all("lead")
     assert studies.sessions.get(lead) is None
@@ -499,7 +499,7 @@ def test_a_file_with_a_mistake_brings_in_nothing(workspace: Workspace) -> None:
     good = an_import(one, "A1")
     for wrong, words in (
         (an_import(999, "A1"), "not one of the study's"),
-        (an_import(one, "A1", 9), "two votes"),
+        (an_import(one, "A1", 9), "has a vote on item"),
         (an_import(two, "  "), "1 to 80 characters"),
         (an_import(two, "x" * 81), "1 to 80 characters"),
         (an_import(two, "A1", submitted=THEN - timedelta(days=1)), "end before its start"),

@@ -21,7 +21,7 @@ LANCE = TEMPLATES["lance"].rules()
 def test_templates_are_sound(name):
     template = TEMPLATES[name]
     check_rules(template.rules())
-    assert template.name == name and template.instructions and template.consent
+    assert template.name == name and template.instructions and template.rules().consent
     assert (template.rules().votes, template.rules().consensus) == (5, 4)
     assert template.task in ("classification", "segmentation", "any") and task_of(name) == template.task
 

@@ -26,7 +26,7 @@ SCALE = Question("realism", "How realistic?", "scale")
 def answers_of(behaviour: Behaviour, question: Question, true: str, times: int = 4000) -> list[str]:
     drawn = random.Random(1)
     habit = habit_of([question], drawn)
-    return [judge(behaviour, [question], lambda _: true, habit, drawn).answers[question.id] for _ in range(times)]
+    return [judge(behaviour, [question], lambda _: true, habit, drawn)[0][question.id] for _ in range(times)]
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_a_lazy_worker_says_always_the_same_at_once() -> None:
     drawn = random.Random(3)
     habit = habit_of([VALID, SCALE], drawn)
     lazy = [judge(Behaviour(lazy=1.0), [VALID, SCALE], lambda _: "no", habit, drawn) for _ in range(50)]
-    assert {tuple(judged.answers.items()) for judged in lazy} == {tuple(habit.items())}
-    assert max(judged.seconds for judged in lazy) <= 0.4
+    assert {tuple(answers.items()) for answers, _ in lazy} == {tuple(habit.items())}
+    assert max(seconds for _, seconds in lazy) <= 0.4
 
 
 def test_an_error_on_a_scale_is_one_step_off() -> None:
@@ -59,7 +59,7 @@ def test_an_error_on_a_scale_is_one_step_off() -> None:
 
 def test_the_median_time_is_what_was_asked_for() -> None:
     drawn = random.Random(5)
-    times = sorted(judge(Behaviour(seconds=6), [VALID], lambda _: "yes", {}, drawn).seconds for _ in range(4001))
+    times = sorted(judge(Behaviour(seconds=6), [VALID], lambda _: "yes", {}, drawn)[1] for _ in range(4001))
     assert times[2000] == pytest.approx(6, rel=0.05)
 
 
@@ -69,15 +69,15 @@ def test_answers_are_what_the_rules_take_and_follow_ups_only_where_asked(concern
     truth = {"ethical-concern": concern, "label-consistency": "yes"}
     drawn = random.Random(7)
     for _ in range(100):
-        judged = judge(
+        answers, _ = judge(
             Behaviour(accuracy=1.0),
             rules.questions,
             lambda q: truth.get(q.id, "3"),
             habit_of(rules.questions, drawn),
             drawn,
         )
-        assert check_answers(rules, shown, judged.answers) == judged.answers
-        assert ("concern" in judged.answers) == (concern == "yes")
+        assert check_answers(rules, shown, answers) == answers
+        assert ("concern" in answers) == (concern == "yes")
 
 
 def encoded(image: Image.Image, kind: str) -> bytes:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, h11
@@ -46,11 +48,7 @@ class Patience:
 
     def protocol(self) -> Any:
         """Return a factory of connections for the setting `http` of uvicorn."""
-
-        def connection(*arguments: Any, **named: Any) -> Connection:
-            return Connection(*arguments, patience=self, **named)
-
-        return connection
+        return partial(Connection, patience=self)
 
     def moved(self, connection: Connection) -> None:
         """Note traffic on a connection. If there are too many, close one that waits for its client."""
@@ -146,13 +144,11 @@ def room_for_connections() -> tuple[int, str]:
         return MOST, ""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, hard = (WANTED if limit == resource.RLIM_INFINITY else limit for limit in (soft, hard))
-    if soft < min(hard, WANTED):
-        try:
-            raised = min(hard, WANTED)
+    raised = min(hard, WANTED)
+    if soft < raised:
+        with suppress(ValueError, OSError):  # the limit stays as it was
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
             soft = raised
-        except (ValueError, OSError):  # the limit stays as it was
-            pass
     # Pictures, the database and the models keep files open too.
     most = min(MOST, soft // 2)
     if soft >= ENOUGH:

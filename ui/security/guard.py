@@ -169,12 +169,11 @@ class Guard:
         return session is not None and session.role == "lead"
 
     def _is_this_machine(self, host: str) -> bool:
-        name = _host_name(host)
-        if name == "localhost" or name.endswith(".localhost") or name == self._host:
-            return True
         try:
-            return ipaddress.ip_address(name).is_loopback
-        except ValueError:
+            name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+            known = name in ("localhost", self._host) or name.endswith(".localhost")
+            return known or ipaddress.ip_address(name).is_loopback
+        except ValueError:  # the text is no host name, or the name is no address
             return False
 
     async def _log(self, connection: HTTPConnection, response: Response) -> None:
@@ -238,13 +237,6 @@ def _same_place(origin: str, host: str) -> bool:
         return (parts.hostname, parts.port or usual) == (here.hostname, here.port or usual)
     except ValueError:  # such as a port that is not a number
         return False
-
-
-def _host_name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
 
 
 def _refused(status: int, words: str) -> Response:

@@ -111,8 +111,7 @@ def _named(parts: Slices) -> Iterable[tuple[str, NamedSlices]]:
 def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
     """Return the plot of votes over time, or None for fewer than two votes. `times` are sorted."""
     needed = report.items * report.study.rules.votes
-    drawn = votes_over_time(times, needed)
-    if drawn is None or report.first is None or report.last is None:
+    if (drawn := votes_over_time(times, needed)) is None:
         return None
     points, height = drawn
     label = f"{len(times)} votes from {times[0]:%d %b %H:%M} to {times[-1]:%d %b %H:%M}"
