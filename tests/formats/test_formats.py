@@ -542,10 +542,10 @@ def test_a_killed_export_leaves_no_folder_that_looks_whole(maker: Maker, tmp_pat
         check=False,
     )
     assert done.returncode == -9
-    (left,) = [path for path in tmp_path.iterdir() if path.name != "images"]
-    assert left.name.startswith("out.unfinished-") and contents(left) and not (left / "manifest.json").exists()
+    left, lock = sorted(path for path in tmp_path.iterdir() if path.name != "images")
+    assert left.name.startswith("out.unfinished-") and contents(left) and not list(left.rglob("manifest.json"))
     export(SET, wanted, tmp_path / "out", "coco")
-    assert not left.exists()
+    assert not left.exists() and not lock.exists()
     assert_same(read(tmp_path / "out", tmp_path / "in").examples, wanted)
 
 
@@ -585,11 +585,13 @@ def test_what_an_export_writes_is_swept_only_when_nobody_writes_it(
 ) -> None:
     """This also holds if all processes have the same process id, as in containers."""
     wanted = mixed(maker)
-    dead = [tmp_path / f"out.unfinished-{os.getpid()}-0123456{n}" for n in range(2)]
+    dead = [tmp_path / f"out.unfinished-0123456{n}" for n in range(2)]
     other = tmp_path / "out.unfinished-notes"
     for folder in (*dead, other):
         folder.mkdir()
         (folder / "a.png").write_bytes(b"x")
+    for folder in dead:
+        folder.with_suffix(f"{folder.suffix}.in-use").touch()
     inner: list[set[Path]] = []
 
     def progress(step: Any) -> None:
@@ -601,7 +603,7 @@ def test_what_an_export_writes_is_swept_only_when_nobody_writes_it(
             inner.append(set(tmp_path.glob("out.unfinished-*")))
 
     export(SET, wanted, tmp_path / "out", "csv", progress=progress)
-    assert inner[0] == inner[1] and len(inner[0]) == 2 and other in inner[0]
+    assert inner[0] == inner[1] and len(inner[0]) == 3 and other in inner[0]
     assert not any(folder.exists() for folder in dead) and other.exists()
     assert_same(read(tmp_path / "out", tmp_path / "in").examples, wanted)
 
