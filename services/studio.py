@@ -140,7 +140,7 @@ class Studio:
         self.evaluations.close()
         self.thumbnails.close()
         self.imports.close()
-        self.image_map.stop()
+        self.image_map.close()
         self.judging.close()
         self.jobs.close()
         self.test_sets.close()
