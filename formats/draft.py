@@ -264,9 +264,9 @@ def drafted(into: Path, replace: bool, progress: OnProgress | None, complete: Co
     into = Path(os.path.abspath(into))
     try:
         _put_back(into)
-        _require_free(into, replace)
         into.parent.mkdir(parents=True, exist_ok=True)
         with held_folder(into.parent, f"{into.name}{_UNFINISHED}") as scratch:
+            _require_free(into, replace)
             folder = scratch / "export"
             folder.mkdir()
             draft = Draft(folder, progress, complete)
@@ -359,7 +359,7 @@ def _require_free(into: Path, replace: bool) -> None:
 
 
 def _take_place(folder: Path, into: Path, replace: bool, before: Path) -> None:
-    """Give the finished folder its name. An earlier export is called `before` meanwhile, and removed only after that."""
+    """Give the finished folder its name. An earlier export is called `before` meanwhile, and removed at the end."""
     if not into.exists():
         os.rename(folder, into)
         return
