@@ -17,11 +17,10 @@ from cli.common import TEMPLATES, counting, in_workspace, printable
 from cli.parsers import parser_of
 from core.errors import UserError
 from core.progress import Progress
-from core.test_sets import SetEntry, SetVersion
+from core.test_sets import SPLITS, SetEntry, SetVersion
 from core.words import count_of
 from formats.draft import MANIFEST, read_manifest
 from formats.layouts import LAYOUTS
-from formats.types import SPLITS
 from pipeline.profiles.profile import load_profile
 from services.commands import Commands
 from services.test_sets.drafts import AddToTestSet, ReleaseTestSet, SplitTestSet, TestSetDrafts

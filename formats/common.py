@@ -12,12 +12,13 @@ from pydantic import ValidationError
 
 from core.errors import UserError
 from core.masks import UNLABELLED, parse_classes
+from core.test_sets import Split
 from formats.draft import Picture
 from formats.files import Files
 from formats.naming import SPLIT_OF, split_folder
 from formats.pages import CLASSES
 from formats.source import Tally
-from formats.types import Example, Report, Row, Split
+from formats.types import Example, Report, Row
 
 SHARD_BYTES, SHARD_EXAMPLES = 500_000_000, 10_000
 """Limits of a shard in bytes and in examples. A shard is closed when it reaches one of them."""

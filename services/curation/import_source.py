@@ -239,9 +239,9 @@ class _Batches:
         if reason:
             self._report.refuse(example.name, reason)
             return False
-        if example.source_sha and not _SHA.fullmatch(example.source_sha):
+        if example.source and not _SHA.fullmatch(example.source):
             self._report.changed(example.name, "The SHA-256 of its source is not valid: it was left out.")
-            example = replace(example, source_sha="")
+            example = replace(example, source="")
         if example.sha not in self._held:
             self._waiting.append(example)
         if len(self._waiting) == self._at_once:
@@ -306,10 +306,9 @@ def _why_refused(example: Example) -> str:
 
 def _new_image(example: Example, image: StoredImage, mask: StoredImage | None) -> NewImage:
     return NewImage(
-        **cells(example, "name mask_classes label split role caption new_caption edits edit_types facts"),
+        **cells(example, "name mask_classes label split role source caption new_caption edits edit_types facts"),
         image=image,
         mask=mask,
-        source=example.source_sha,
         checks=_checks(example.facts.get("checks")),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sqlite_utils import Database as Db
@@ -15,9 +15,8 @@ from sqlite_utils import Database as Db
 from core.csv_tables import cells
 from core.data_files import DataTable
 from core.images import StoredImage
-from core.imports import Import, ImportRow, RowKind
-from core.test_sets import Role, Split
-from core.types import Check, Edit, to_plain
+from core.imports import ImageFacts, Import, ImportRow, RowKind
+from core.types import Check, to_plain
 from storage.engine.database import Repository, read, write
 from storage.engine.queries import change_row, first_column, first_value, insert_row, insert_rows, records, required_row
 from storage.engine.rows import Row, now, record_of, whole
@@ -25,27 +24,6 @@ from storage.images import keep_image
 
 _AT_ONCE = 500
 _QUERIES = DataTable(__file__, str)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageFacts:
-    """Facts about an image from the imported files."""
-
-    mask_classes: Mapping[int, str] = field(default_factory=dict)
-    label: str = ""
-    """Label in the files. For a stored image, a person's later decision on the entry made for it replaces the label."""
-    split: Split = ""
-    role: Role = "generated"
-    """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""
-    source: str = ""
-    """SHA-256 of the image from which this one was made, or "". That image may be missing in the workspace."""
-    caption: str = ""
-    """Caption of the source image, or ""."""
-    new_caption: str = ""
-    edits: tuple[Edit, ...] = ()
-    edit_types: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts, JSON-ready."""
 
 
 @dataclass(frozen=True)

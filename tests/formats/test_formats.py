@@ -25,12 +25,13 @@ from core import rle
 from core.errors import Cancelled, UserError
 from core.images import png_of
 from core.png import XMP_KEYWORD, bare, read_texts
+from core.test_sets import Role, Split
 from core.types import Edit
 from formats import draft as drafts
 from formats.exporting import export
 from formats.layouts import LAYOUTS
 from formats.reading import read
-from formats.types import Example, Role, Split, TestSet
+from formats.types import Example, TestSet
 
 WRITTEN = [name for name, layout in LAYOUTS.items() if layout.write is not None]
 WITHOUT_MASKS = [name for name in WRITTEN if name != "cityscapes"]
@@ -84,21 +85,21 @@ class Maker:
             name,
             path,
             sha,
-            label,
-            split,
             mask,
-            classes or {},
             mask_sha,
-            "ab" * 32,
-            role,
-            "A bird.",
-            NASTY if made else "",
-            (Edit("sunny", "snowy, or =so", "weather"),) if made else (),
-            ("weather",) if made else (),
-            {"lineage": {"method": "controlnet", "seed": 2**53 + 1, "prompt": NASTY}, "votes": [1, None]}
+            "<x:xmpmeta>drawn by a model</x:xmpmeta>" if made else "",
+            label=label,
+            split=split,
+            mask_classes=classes or {},
+            source="ab" * 32,
+            role=role,
+            caption="A bird.",
+            new_caption=NASTY if made else "",
+            edits=(Edit("sunny", "snowy, or =so", "weather"),) if made else (),
+            edit_types=("weather",) if made else (),
+            facts={"lineage": {"method": "controlnet", "seed": 2**53 + 1, "prompt": NASTY}, "votes": [1, None]}
             if made
             else {},
-            "<x:xmpmeta>drawn by a model</x:xmpmeta>" if made else "",
         )
 
 
