@@ -40,7 +40,7 @@ _SHORT = 12
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     formats = [name for name, layout in LAYOUTS.items() if layout.write is not None]
-    values = {"formats": formats, "format": formats[0], "splits": (*SPLITS[:-1], NO_SPLIT), "threshold": _threshold}
+    values = {"formats": formats, "format": formats[0], "splits": (*SPLITS[:-1], NO_SPLIT)}
     reading = (list_sets, show, diff, verify, export, leaks)
     changing = (create, draft, add, remove, relabel, set_split, split, release)
     options = parser_of(__file__, *reading, *changing, **values).parse_args(arguments)
@@ -123,7 +123,7 @@ def split(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def release(workspace: Workspace, options: argparse.Namespace) -> Said:
-    sent = {"test_set": options.test_set, "note": options.note, "thresholds": dict(options.threshold)}
+    sent = {"test_set": options.test_set, "note": options.note, "thresholds": "\n".join(options.threshold)}
     with counting("looks of the sources") as on_count:
         drafts = TestSetDrafts(workspace)
         version = drafts.release(ReleaseTestSet.of({**sent, "unreviewed": options.unreviewed}), on_count=on_count)
@@ -223,11 +223,3 @@ def _leak(row: LeakRow) -> str:
     whose = "the source" if row.role == "source" else "the image"
     away = f", {row.distance} bits away" if row.found == "alike" else ""
     return f"{row.found:12}  {row.file}: {whose} {row.image[:_SHORT]}{away}"
-
-
-def _threshold(text: str) -> tuple[str, float]:
-    name, _, value = text.rpartition("=")
-    try:
-        return name, float(value)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER") from error
