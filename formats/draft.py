@@ -149,8 +149,11 @@ class Draft:
         `details` are the kinds of details that the format's own files also hold. All others are counted in `left_out`.
         """
         assert self._records is not None and self._add_typed is not None
-        self.left_out.update(name for name in _details_of(picture.example) if name not in details)
-        width, height = picture.size
+        example, (width, height) = picture.example, picture.size
+        captions, edits = example.caption or example.new_caption, example.edits or example.edit_types
+        # The split always counts, even if it is "".
+        held = compress(DETAILS, (example.label, captions, edits, example.mask is not None, True))
+        self.left_out.update(name for name in held if name not in details)
         files = {"file": file, "mask_file": mask_file, "width": width, "height": height}
         row = {**picture.row, **files, **more}
         self._records.write(json_lines([row]))
@@ -291,12 +294,6 @@ def read_manifest(data: bytes) -> dict[str, Any] | None:
         return manifest if known and all(isinstance(file["name"], str) for file in manifest["files"]) else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def _details_of(example: Example) -> Iterator[str]:
-    """Yield the kinds of `DETAILS` that an example has. Its split always counts, even if it is ""."""
-    captions, edits = example.caption or example.new_caption, example.edits or example.edit_types
-    return compress(DETAILS, (example.label, captions, edits, example.mask is not None, True))
 
 
 def png_size(data: bytes) -> tuple[int, int]:

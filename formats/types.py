@@ -94,10 +94,14 @@ class Row(BaseModel):
     @classmethod
     def _from_text(cls, value: Any, info: Any) -> Any:
         """Parse values that are JSON text. Tables without nested cells store them in this way."""
-        if isinstance(value, str):
-            known = cls.model_fields[info.field_name]
-            return json.loads(value) if value.strip() else known.get_default(call_default_factory=True)
-        return value
+        if not isinstance(value, str):
+            return value
+        if not value.strip():
+            return cls.model_fields[info.field_name].get_default(call_default_factory=True)
+        try:
+            return json.loads(value)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
 
     @field_validator("mask_classes", mode="after")
     @classmethod

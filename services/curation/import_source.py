@@ -273,19 +273,15 @@ def content_of(source: Path, scratch: Path) -> str:
             return file_hash(source)
         files = open_files(source, Report(), scratch)
         for name in files.names:
-            whole_hash.update(f"{len(name)} {name} {_digest(files.path(name))} ".encode())
+            digest = "unreadable"
+            with suppress(OSError):  # the reader will report the file
+                digest = file_hash(files.path(name))
+            whole_hash.update(f"{len(name)} {name} {digest} ".encode())
     except OSError as error:
         raise UserError(
             f"{source} cannot be read ({error.strerror or error}): give a folder, a zip or a tar."
         ) from error
     return whole_hash.hexdigest()
-
-
-def _digest(path: Path) -> str:
-    try:
-        return file_hash(path)
-    except OSError:  # the reader will report the file
-        return "unreadable"
 
 
 def _why_refused(example: Example) -> str:

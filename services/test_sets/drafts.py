@@ -59,9 +59,8 @@ ImagesOfSet = Annotated[
 def _thresholds(given: Any) -> Any:
     """Return thresholds by name from a mapping, or from text with NAME=NUMBER on each line. Raises Malformed."""
     if isinstance(given, str):
-        pairs = [
-            (name, value) for name, _, value in (line.rpartition("=") for line in given.split("\n") if line.strip())
-        ]
+        lines = (line.rpartition("=") for line in given.splitlines() if line.strip())
+        pairs = [(name, value) for name, _, value in lines]
     elif isinstance(given, Mapping):
         pairs = list(given.items())
     else:
@@ -74,7 +73,8 @@ def _thresholds(given: Any) -> Any:
         except (ValueError, TypeError):
             number = math.nan
         if not name or len(name) > LONGEST_NAME or not math.isfinite(number):
-            raise Malformed(f"“{text}={value}”"[:100] + " is no threshold: write NAME=NUMBER.", field="thresholds")
+            words = f"{text}={value}".removeprefix("=")[:80]
+            raise Malformed(f"“{words}” is no threshold: write NAME=NUMBER.", field="thresholds")
         if name in thresholds:
             raise Malformed(f"The threshold “{name[:80]}” is given twice: keep one of them.", field="thresholds")
         thresholds[name] = number
