@@ -129,28 +129,19 @@ _ENDED = (
 )
 
 
-@dataclass(frozen=True)
-class ImportOrder:
-    """The arguments of `bring_in`, to send to the process. `workspace` is the folder of the workspace."""
-
-    workspace: Path
-    source: Path
-    name: str = ""
-    layout: str = ""
-    classes: str = ""
-    labels: tuple[str, ...] = ()
-    at_once: int | None = None
-
-
 def bring_in_apart(
-    order: ImportOrder, on_progress: Callable[[Progress, int], object], begun: Callable[[int], object]
+    workspace: Path,
+    bring: Callable[..., Done],
+    on_progress: Callable[[Progress, int], object],
+    begun: Callable[[int], object],
 ) -> Done:
-    """Run `bring_in` in another process. `on_progress` gets the progress and the number of rows in the report. An
-    exception of a callback stops the import and is raised again. Raises UserError if the import fails.
+    """Run `bring` in another process: `bring_in` with all arguments except the workspace, which is opened there, and
+    the callbacks. `on_progress` gets the progress and the number of rows in the report. An exception of a callback
+    stops the import and is raised again. Raises UserError if the import fails.
     """
     context = own_processes()
     ours, theirs = context.Pipe()
-    process = context.Process(target=_bring_in, args=(theirs, order), name="import", daemon=True)
+    process = context.Process(target=_bring_in, args=(theirs, workspace, bring), name="import", daemon=True)
     process.start()
     theirs.close()
     stopped: Exception | None = None
@@ -176,7 +167,7 @@ def bring_in_apart(
         process.join()
 
 
-def _bring_in(connection: Connection, order: ImportOrder) -> None:
+def _bring_in(connection: Connection, folder: Path, bring: Callable[..., Done]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     with suppress(OSError):  # on Linux: if memory runs out, the kernel kills this process first
@@ -193,9 +184,8 @@ def _bring_in(connection: Connection, order: ImportOrder) -> None:
 
     answer: Done | Exception
     try:
-        with Workspace(order.workspace) as workspace:
-            given = cells(order, "source name layout classes labels at_once")
-            answer = bring_in(workspace, **given, progress=on_progress, report=report, begun=tell)
+        with Workspace(folder) as workspace:
+            answer = bring(workspace, progress=on_progress, report=report, begun=tell)
     except Cancelled as error:
         answer = error
     except UserError as error:

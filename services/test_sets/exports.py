@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import UserError, disk_reason
-from core.progress import OnCount, Progress
+from core.progress import OnCount
 from core.test_sets import SetVersion
 from formats.draft import MANIFEST
 from formats.layouts import LAYOUTS, TITLES
@@ -85,7 +85,8 @@ class SetExports:
             raise UserError("There is no such format: choose one from the list.", field="layout")
         with self._lock:
             for known in self._queue.of(version.id):
-                if known.kind == layout and _of_use(known):
+                is_useful = known.active or (known.state == "done" and known.result.file.is_file())
+                if known.kind == layout and not known.stopping and is_useful:
                     if not waits:
                         self._waited.pop(known.id, None)
                     elif known.id in self._waited:
@@ -142,16 +143,15 @@ class SetExports:
             place = self._workspace.scratch(FOLDER)
             (place / _ABOUT).write_text(json.dumps([layout, version.id]), encoding="utf-8")
             images = max(1, version.entries)  # the first half of the work is to write images, the second to pack files
-
-            def on_image(state: Progress) -> None:
-                on_count(state.done, 2 * images)
-
-            def on_file(done: int, files: int) -> None:
-                on_count(images + images * done // files, 2 * images)
-
-            folder = export_version(self._workspace, version, place / name, layout, progress=on_image)
+            folder = export_version(
+                self._workspace,
+                version,
+                place / name,
+                layout,
+                progress=lambda state: on_count(state.done, 2 * images),
+            )
             file = place / f"{name}.zip"
-            packed(folder, file, name, on_file)
+            packed(folder, file, name, lambda done, files: on_count(images + images * done // files, 2 * images))
             return ReadyExport(version.id, layout, file, file.name, file.stat().st_size)
         except BaseException as error:
             if place is not None:
@@ -159,10 +159,6 @@ class SetExports:
             if isinstance(error, OSError):
                 raise UserError(f"The export could not be written below {home}. {disk_reason(error)}.") from error
             raise
-
-
-def _of_use(view: WorkView) -> bool:
-    return not view.stopping and (view.active or (view.state == "done" and view.result.file.is_file()))
 
 
 def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
