@@ -77,7 +77,6 @@ from services.jobs import JobQueue
 from services.test_sets.versions import version_of
 from storage.workspace import Workspace
 
-TRAININGS = "trainings"
 MOST_WORKERS = 256
 SEARCH_OPTIONS = ("images", "minutes", "weak")
 SOURCES = ("torchvision", "timm", "transformers")

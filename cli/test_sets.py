@@ -11,7 +11,6 @@ import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cli.common import TEMPLATES, counting, in_workspace, printable
 from cli.parsers import parser_of
@@ -87,27 +86,28 @@ def add(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def remove(workspace: Workspace, options: argparse.Namespace) -> Said:
-    done = _sent(workspace, "remove-from-test-set", options)["removed"]
-    return [f"{count_of(done, 'image', 'was')} taken out of “{options.test_set}”."], 0
+    return _changed(workspace, options, "remove-from-test-set", "removed", "taken out of")
 
 
 def relabel(workspace: Workspace, options: argparse.Namespace) -> Said:
-    done = _sent(workspace, "relabel-in-test-set", options, label=options.label)["relabelled"]
-    return [f"{count_of(done, 'image', 'was')} given another label in “{options.test_set}”."], 0
+    words = "given another label in"
+    return _changed(workspace, options, "relabel-in-test-set", "relabelled", words, label=options.label)
 
 
 def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
-    chosen = "" if options.split == NO_SPLIT else options.split
-    done = _sent(workspace, "set-split-in-test-set", options, split=chosen)["resplit"]
-    return [f"{count_of(done, 'image', 'was')} put into another split in “{options.test_set}”."], 0
+    chosen, words = "" if options.split == NO_SPLIT else options.split, "put into another split in"
+    return _changed(workspace, options, "set-split-in-test-set", "resplit", words, split=chosen)
 
 
-def _sent(workspace: Workspace, command: str, options: argparse.Namespace, **fields: str) -> Any:
-    """Send a command on the images that the options name, and return the answer of the command."""
+def _changed(
+    workspace: Workspace, options: argparse.Namespace, command: str, answer: str, words: str, **fields: str
+) -> Said:
+    """Send a command on the images that the options name. `answer` names the number of changed images in its answer."""
     commands = Commands()
     commands.take_on(TestSetDrafts(workspace))
-    images = _images(workspace, options)
-    return commands.send(command, {"test_set": options.test_set, "images": images, **fields})
+    sent = {"test_set": options.test_set, "images": _images(workspace, options), **fields}
+    done = commands.send(command, sent)[answer]
+    return [f"{count_of(done, 'image', 'was')} {words} “{options.test_set}”."], 0
 
 
 def split(workspace: Workspace, options: argparse.Namespace) -> Said:

@@ -81,9 +81,7 @@ class ThumbnailFiles:
         return pixels
 
     def fill(self, sha: str) -> bool:
-        """Make a thumbnail unless it exists; return True if made. Raises UserError like `webp`, and OSError if the disk
-        fails.
-        """
+        """Make a thumbnail unless it exists; return True if made. Raises as `webp`, and OSError if the disk fails."""
         path = self._path(sha)
         if path.exists():
             return False

@@ -55,9 +55,7 @@ class ImportedImage(ImageFacts):
 class Imports(Repository):
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """Begin an import and return its number. An import with the same content and options is continued under its old
-        name.
-        """
+        """Begin an import and return its number. If content and options are those of another one, continue that one."""
         query = "SELECT id FROM imports WHERE content = ? AND options = ?"
         if known := first_value(db, query, [content, _key(options)]):
             return int(known)

@@ -144,9 +144,7 @@ class Selection:
         yield from self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS])
 
     def common(self, number: int, entries: int) -> int:
-        """Return how many selected entries have the value with this number. `entries` is the number of all entries that
-        have it.
-        """
+        """Return how many selected entries have the value with this number. `entries` counts all that have it."""
         return entries if self.everything else entry_sets.common(self.stored(number), self.whole)
 
     def listed(self, facet: str) -> list[tuple[int, str, int]]:
@@ -404,9 +402,7 @@ class Walk:
 
 
 class InformationWalk:
-    """Walks by the number of reasons to review each image. Images with equally many reasons form a stratum, newest
-    first.
-    """
+    """Walks by the number of reasons to review an image. Images with equally many ones are a stratum, newest first."""
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata

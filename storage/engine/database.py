@@ -24,8 +24,7 @@ from core.errors import DiskTrouble, UserError
 from core.locks import keeps_locks, no_locks
 
 BUSY_SECONDS = 15.0
-"""Seconds that a write waits for another process's write. Writes take milliseconds, so waiting longer would not
-help."""
+"""Seconds that a write waits for another process's write. Writes take milliseconds, so a longer wait is no help."""
 LEAST_SECONDS = 0.05
 """Minimum number of seconds that a write waits for the lock, even if it waited in the queue before."""
 
