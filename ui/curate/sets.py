@@ -23,7 +23,7 @@ from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, version_facts
 from services.work_queue import WorkView
 from ui.curate import sets_page
-from ui.curate.frame import Show, add_command, curate_page, given
+from ui.curate.frame import add_command, curate_page
 from ui.curate.sets_page import exports_part, shown_version
 from ui.curate.sets_words import OBSTACLE_WORDS, PAGE, SETS, SetPlace, ShownVersion, set_address
 from ui.explore.parts import left
@@ -149,9 +149,7 @@ def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -
         message = f"{count_of(parted.moved, 'image', 'is')} now in a test set of {whose} own."
         return {"said": message, "open": {"words": f"Open “{parted.name}”", "address": set_address(parted.test_set)}}
 
-    def add(name: str, tell: Show) -> None:
-        add_command(app, commands, name, lambda command, result: {**given(command, result), **tell(command, result)})
-
+    add = partial(add_command, app, commands)
     add("create-test-set", lambda _, made: {"go": set_address(made["test_set"])})
     add("draft-test-set", lambda _, made: {"go": set_address(made["test_set"], version=DRAFT)})
     add("delete-test-set-draft", after_delete)
