@@ -18,7 +18,16 @@ from core.images import StoredImage
 from core.imports import ImageFacts, Import, ImportRow, RowKind
 from core.types import Check, to_plain
 from storage.engine.database import Repository, read, write
-from storage.engine.queries import change_row, first_column, first_value, insert_row, insert_rows, records, required_row
+from storage.engine.queries import (
+    change_row,
+    first_column,
+    first_value,
+    insert_row,
+    insert_rows,
+    record,
+    records,
+    required_row,
+)
 from storage.engine.rows import Row, now, record_of, whole
 from storage.images import keep_image
 
@@ -105,7 +114,7 @@ class Imports(Repository):
     def find(self, db: Db, content: str, options: Mapping[str, Any]) -> Import | None:
         """Return the import with this content and these options, or None."""
         query = f"{_QUERIES['imports']} WHERE content = ? AND options = ?"
-        return next(iter(records(db, Import, query, [content, _key(options)])), None)
+        return record(db, Import, query, [content, _key(options)])
 
     @read
     def held(self, db: Db, number: int) -> frozenset[str]:
