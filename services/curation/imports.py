@@ -125,7 +125,7 @@ class ImportService:
                 raise UserError(f"The upload cannot be stored. {disk_reason(error)}.") from error
             cancelled = self._cancelled = threading.Event()
             self._state = ImportState(shown, upload=1 if self._state is None else self._state.upload + 1)
-            texts = {"name": shown, "layout": layout, "classes": classes, "labels": tuple(labels)}
+            texts: dict[str, Any] = {"name": shown, "layout": layout, "classes": classes, "labels": tuple(labels)}
             bring = partial(bring_in, source=moved_file, **texts, at_once=import_source.AT_ONCE)
             arguments = bring, test_set, cancelled, room
             self._thread = threading.Thread(target=self._work, args=arguments, name="import", daemon=True)

@@ -58,6 +58,7 @@ ImagesOfSet = Annotated[
 
 def _thresholds(given: Any) -> Any:
     """Return thresholds by name from a mapping, or from text with NAME=NUMBER on each line. Raises Malformed."""
+    pairs: list[tuple[Any, Any]]
     if isinstance(given, str):
         lines = (line.rpartition("=") for line in given.splitlines() if line.strip())
         pairs = [(name, value) for name, _, value in lines]
