@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sys
 
-if "pandas" not in sys.modules:
+_is_loaded = "pandas" in sys.modules
+if not _is_loaded:
     sys.modules["pandas"] = None  # type: ignore[assignment]  # Python refuses to import a module of this value
 try:
     import sqlite_utils  # noqa: F401 - imports of it elsewhere get this one
 finally:
-    if sys.modules["pandas"] is None:
+    if not _is_loaded:
         del sys.modules["pandas"]
