@@ -69,7 +69,7 @@ def prepared(folder: Path, images: int) -> Iterator[Example]:
             sha=sha,
             label=f"bird {number % 20}",
             split="test",
-            source_sha=sha,
+            source=sha,
             caption="A bird sits on a branch.",
             new_caption="A red bird sits on a branch at night.",
             edits=(Edit("bird", "red bird", "attribute"), Edit("day", "night", "time of day")),

@@ -61,25 +61,21 @@ class ProgressLine:
         if self._live:
             counted = f"{progress.done}/{progress.total}" if progress.total > 1 else ""
             line = " · ".join(part for part in (*parts, counted, remaining(progress.seconds_left)) if part)
-            sys.stderr.write(f"\r\x1b[K{line}")
-            sys.stderr.flush()
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
         elif (words := " · ".join(part for part in parts if part)) != self._last:
             self._last = words
             line = " · ".join(part for part in (words, remaining(progress.seconds_left)) if part)
-            sys.stderr.write(line + "\n")
-            sys.stderr.flush()
+            print(line, file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
         """Print a sentence on its own line."""
         self.clear()
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        print(text, file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Remove the progress line from the terminal."""
         if self._live:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 class Terminated(KeyboardInterrupt):

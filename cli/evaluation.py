@@ -77,7 +77,6 @@ from services.jobs import JobQueue
 from services.test_sets.versions import version_of
 from storage.workspace import Workspace
 
-TRAININGS = "trainings"
 MOST_WORKERS = 256
 SEARCH_OPTIONS = ("images", "minutes", "weak")
 SOURCES = ("torchvision", "timm", "transformers")
@@ -224,7 +223,7 @@ class _Work:
 
     def shown(self, facts: dict[str, Any], markdown: str) -> str:
         """Return the report of a command: its facts as JSON with `--json`, else the Markdown."""
-        return json_text(facts) if self.options.json else _plain(markdown)
+        return json_text(facts) if self.options.json else "\n".join(map(printable, markdown.split("\n")))
 
     def close(self) -> None:
         self.line.clear()
@@ -382,7 +381,3 @@ def trainings(work: _Work) -> str:
     listed = trainings_of(work.workspace)
     facts = {"trainings": [asdict(one) for one in listed], "removed": [asdict(one) for one in removed]}
     return work.shown(facts, trainings_markdown(work.workspace, listed, removed))
-
-
-def _plain(text: str) -> str:
-    return "\n".join(printable(line) for line in text.split("\n"))

@@ -129,8 +129,7 @@ def _require_yes(needed: int, agreed: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UserError(f"{in_bytes(needed)} would be downloaded, and nobody can be asked here: confirm with --yes.")
-    sys.stderr.write(f"Fetch {in_bytes(needed)}? [y/N] ")
-    sys.stderr.flush()
+    print(f"Fetch {in_bytes(needed)}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UserError("Nothing was fetched.")
 

@@ -93,8 +93,7 @@ def augment(options: argparse.Namespace) -> int:
     task, sources = asked_for.asked_task(options, profile), asked_for.asked_sources(options)
     asked_for.require_mask_options(options)
     models.check()
-    expect = without_gpu(profile)
-    if expect:
+    if expect := without_gpu(profile):
         report.note(expect)
     request = Request(task, settings, recipe.name, options.seed, watched=False)
     waiting, at_once = deque(sources), 1
@@ -234,8 +233,7 @@ def again(options: argparse.Namespace) -> int:
     models = load_models(profile)
     models.check()
     line, differ, failed, compiled = ProgressLine(), 0, 0, set[bool]()
-    expect = without_gpu(profile)
-    if expect:
+    if expect := without_gpu(profile):
         line.say(expect)
 
     def compared(file: Path, same: bool) -> None:

@@ -11,17 +11,15 @@ import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cli.common import TEMPLATES, counting, in_workspace, printable
 from cli.parsers import parser_of
 from core.errors import UserError
 from core.progress import Progress
-from core.test_sets import SetEntry, SetVersion
+from core.test_sets import SPLITS, SetEntry, SetVersion
 from core.words import count_of
 from formats.draft import MANIFEST, read_manifest
 from formats.layouts import LAYOUTS
-from formats.types import SPLITS
 from pipeline.profiles.profile import load_profile
 from services.commands import Commands
 from services.test_sets.drafts import AddToTestSet, ReleaseTestSet, SplitTestSet, TestSetDrafts
@@ -41,7 +39,7 @@ _SHORT = 12
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     formats = [name for name, layout in LAYOUTS.items() if layout.write is not None]
-    values = {"formats": formats, "format": formats[0], "splits": (*SPLITS[:-1], NO_SPLIT), "threshold": _threshold}
+    values = {"formats": formats, "format": formats[0], "splits": (*SPLITS[:-1], NO_SPLIT)}
     reading = (list_sets, show, diff, verify, export, leaks)
     changing = (create, draft, add, remove, relabel, set_split, split, release)
     options = parser_of(__file__, *reading, *changing, **values).parse_args(arguments)
@@ -88,27 +86,28 @@ def add(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def remove(workspace: Workspace, options: argparse.Namespace) -> Said:
-    done = _sent(workspace, "remove-from-test-set", options)["removed"]
-    return [f"{count_of(done, 'image', 'was')} taken out of “{options.test_set}”."], 0
+    return _changed(workspace, options, "remove-from-test-set", "removed", "taken out of")
 
 
 def relabel(workspace: Workspace, options: argparse.Namespace) -> Said:
-    done = _sent(workspace, "relabel-in-test-set", options, label=options.label)["relabelled"]
-    return [f"{count_of(done, 'image', 'was')} given another label in “{options.test_set}”."], 0
+    words = "given another label in"
+    return _changed(workspace, options, "relabel-in-test-set", "relabelled", words, label=options.label)
 
 
 def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
-    chosen = "" if options.split == NO_SPLIT else options.split
-    done = _sent(workspace, "set-split-in-test-set", options, split=chosen)["resplit"]
-    return [f"{count_of(done, 'image', 'was')} put into another split in “{options.test_set}”."], 0
+    chosen, words = "" if options.split == NO_SPLIT else options.split, "put into another split in"
+    return _changed(workspace, options, "set-split-in-test-set", "resplit", words, split=chosen)
 
 
-def _sent(workspace: Workspace, command: str, options: argparse.Namespace, **fields: str) -> Any:
-    """Send a command on the images that the options name, and return the answer of the command."""
+def _changed(
+    workspace: Workspace, options: argparse.Namespace, command: str, answer: str, words: str, **fields: str
+) -> Said:
+    """Send a command on the images that the options name. `answer` names the number of changed images in its answer."""
     commands = Commands()
     commands.take_on(TestSetDrafts(workspace))
-    images = _images(workspace, options)
-    return commands.send(command, {"test_set": options.test_set, "images": images, **fields})
+    sent = {"test_set": options.test_set, "images": _images(workspace, options), **fields}
+    done = commands.send(command, sent)[answer]
+    return [f"{count_of(done, 'image', 'was')} {words} “{options.test_set}”."], 0
 
 
 def split(workspace: Workspace, options: argparse.Namespace) -> Said:
@@ -124,7 +123,7 @@ def split(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def release(workspace: Workspace, options: argparse.Namespace) -> Said:
-    sent = {"test_set": options.test_set, "note": options.note, "thresholds": dict(options.threshold)}
+    sent = {"test_set": options.test_set, "note": options.note, "thresholds": "\n".join(options.threshold)}
     with counting("looks of the sources") as on_count:
         drafts = TestSetDrafts(workspace)
         version = drafts.release(ReleaseTestSet.of({**sent, "unreviewed": options.unreviewed}), on_count=on_count)
@@ -224,11 +223,3 @@ def _leak(row: LeakRow) -> str:
     whose = "the source" if row.role == "source" else "the image"
     away = f", {row.distance} bits away" if row.found == "alike" else ""
     return f"{row.found:12}  {row.file}: {whose} {row.image[:_SHORT]}{away}"
-
-
-def _threshold(text: str) -> tuple[str, float]:
-    name, _, value = text.rpartition("=")
-    try:
-        return name, float(value)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER") from error

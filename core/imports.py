@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
+
+from core.test_sets import Role, Split
+from core.types import Edit
 
 ImportState = Literal["unfinished", "done"]
 """State of an import. "unfinished": it is running, or it was stopped. The same command resumes a stopped import."""
 RowKind = Literal["refused", "changed", "known"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """Facts about an image that files of a data set state."""
+
+    mask_classes: Mapping[int, str] = field(default_factory=dict)
+    """Class names of the mask by number, 0 to 254."""
+    label: str = ""
+    """Label in the files. For a stored image, a person's later decision on the entry made for it replaces the label."""
+    split: Split = ""
+    role: Role = "generated"
+    """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""
+    source: str = ""
+    """SHA-256 of the image from which this one was made, or "". That image may be missing in the set or workspace."""
+    caption: str = ""
+    """Caption of the source image, or ""."""
+    new_caption: str = ""
+    """Caption from which this image was made, or ""."""
+    edits: tuple[Edit, ...] = ()
+    edit_types: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Lineage, checks, review, votes and predictions, JSON-ready, and further columns of files that no studio wrote."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import os
 import shutil
 import tempfile
@@ -16,9 +17,7 @@ from core.errors import UserError
 
 _NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
 """Error numbers of a drive without locks, such as a network drive without its lock service."""
-
-
-_HELD = ".in-use"
+HELD = ".in-use"
 """Suffix of the lock file that lies beside a folder of `held_folder`."""
 
 
@@ -56,12 +55,12 @@ def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
     """Make a folder, named `prefix` and random letters, for the `with` block. First remove folders with the same prefix
     that killed processes left. Raises OSError if the folder cannot be made.
     """
-    for left in parent.glob(f"{prefix}*{_HELD}"):
+    for left in parent.glob(f"{glob.escape(prefix)}*{HELD}"):
         with suppress(OSError, UserError), open(left, "rb") as file:
             take_lock(file, left)
             _remove(left)
     with _held_name(parent, prefix) as lock_file:
-        folder = lock_file.with_name(lock_file.name.removesuffix(_HELD))
+        folder = lock_file.with_name(lock_file.name.removesuffix(HELD))
         folder.mkdir(mode=0o700)
         try:
             yield folder
@@ -75,7 +74,7 @@ def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
     after it, so that another process can remove both if this one is killed.
     """
     while True:
-        descriptor, name = tempfile.mkstemp(_HELD, prefix, parent)
+        descriptor, name = tempfile.mkstemp(HELD, prefix, parent)
         try:
             with suppress(UserError):  # without locks only this process removes its folder
                 take_lock(descriptor, Path(name))
@@ -91,7 +90,7 @@ def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
 
 def _remove(lock: Path) -> None:
     """Remove the folder of a lock file, then the lock file. Keep the file if the folder could not be removed."""
-    folder = lock.with_name(lock.name.removesuffix(_HELD))
+    folder = lock.with_name(lock.name.removesuffix(HELD))
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():
         lock.unlink(missing_ok=True)

@@ -73,9 +73,19 @@ class SetVersion:
         return not self.id
 
     @property
+    def key(self) -> str:
+        """Name within its set: "draft", or the place."""
+        return "draft" if self.is_draft else str(self.place)
+
+    @property
+    def reference(self) -> str:
+        """Name within the workspace, such as "0a1b2c3d4e5f6a7b@2"."""
+        return f"{self.test_set}@{self.key}"
+
+    @property
     def words(self) -> str:
         """Name for people, such as "birds@2" or "birds@draft"."""
-        return f"{self.set_name}@{'draft' if self.is_draft else self.place}"
+        return f"{self.set_name}@{self.key}"
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ from typing import Any, BinaryIO
 from core import rle
 from core.errors import UserError
 from core.masks import UNLABELLED
-from core.test_sets import split_to_load
+from core.test_sets import Split, split_to_load
 from formats.draft import Draft, Picture
 from formats.files import Files, by_form, is_image, joined, names_by_form, stamp_of
 from formats.naming import SPLIT_OF, split_folder, standard
 from formats.pages import CLASSES, CROISSANT, SHEET, Description, description_of
 from formats.regions import area_of, class_names, mask_numbers, painted, pieces
 from formats.source import UNKNOWN, Latest, Places, Source, Survey, Tally, digest, opener, stem_of
-from formats.types import Example, Found, Report, Row, Split
+from formats.types import Example, Found, Report, Row
 
 _BLOCK = 4_000_000
 _BLANK = re.compile(r"[ \t\r\n]*")

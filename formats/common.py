@@ -12,12 +12,13 @@ from pydantic import ValidationError
 
 from core.errors import UserError
 from core.masks import UNLABELLED, parse_classes
+from core.test_sets import Split
 from formats.draft import Picture
 from formats.files import Files
 from formats.naming import SPLIT_OF, split_folder
 from formats.pages import CLASSES
 from formats.source import Tally
-from formats.types import Example, Report, Row, Split
+from formats.types import Example, Report, Row
 
 SHARD_BYTES, SHARD_EXAMPLES = 500_000_000, 10_000
 """Limits of a shard in bytes and in examples. A shard is closed when it reaches one of them."""
@@ -57,8 +58,8 @@ def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
             facts[column] = plain
     try:
         row = Row.model_validate(known)
-    except (ValidationError, ValueError, RecursionError):
-        for name in [name for name, value in known.items() if not _is_valid(name, value)]:
+    except ValidationError as error:
+        for name in dict.fromkeys(str(one["loc"][0]) for one in error.errors()):
             value, column = known.pop(name), called[name]
             if name == "label":
                 kind = "list" if isinstance(value, list) else "table" if isinstance(value, dict) else "value"
@@ -69,14 +70,6 @@ def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
             tally.note(where, f"Its column “{column}” is not what an export has under this name: it is kept as a fact.")
         row = Row.model_validate(known)
     return row.model_copy(update={"facts": {**facts, **row.facts}})
-
-
-def _is_valid(name: str, value: Any) -> bool:
-    try:
-        Row.model_validate({name: value})
-    except (ValidationError, ValueError, RecursionError):
-        return False
-    return True
 
 
 def _as_text(value: Any) -> str:

@@ -7,14 +7,11 @@ incomplete. The same set always gives the same bytes, so no time and no name of 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import glob
 import hashlib
 import io
 import json
 import os
-import re
-import secrets
 import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +28,7 @@ from PIL import Image
 from core.csv_tables import facts
 from core.errors import UserError, disk_reason
 from core.images import png_of
+from core.locks import HELD, held_folder, take_lock
 from core.masks import resized
 from core.png import XMP_KEYWORD, parts_with_texts
 from core.progress import OnProgress, Pace, Progress
@@ -47,7 +45,7 @@ EXPORTING, IMPORTING = "export", "import"
 """Names of the two kinds of work that progress reports show: export and import."""
 WORKERS = max(2, min(8, os.cpu_count() or 2))
 """Number of threads that read and write files. While one waits for the disk or computes a hash, the others go on."""
-_UNFINISHED = re.compile(r"\.unfinished-(?:\d+-)?[0-9a-f]{8}(?:\.before)?$")
+_UNFINISHED = ".unfinished-"
 _BEFORE = ".before"
 """Suffix that an earlier export gets while the new export takes its name."""
 _DETAILED_AT_ONCE = 200
@@ -151,8 +149,11 @@ class Draft:
         `details` are the kinds of details that the format's own files also hold. All others are counted in `left_out`.
         """
         assert self._records is not None and self._add_typed is not None
-        self.left_out.update(name for name in _details_of(picture.example) if name not in details)
-        width, height = picture.size
+        example, (width, height) = picture.example, picture.size
+        captions, edits = example.caption or example.new_caption, example.edits or example.edit_types
+        # The split always counts, even if it is "".
+        held = compress(DETAILS, (example.label, captions, edits, example.mask is not None, True))
+        self.left_out.update(name for name in held if name not in details)
         files = {"file": file, "mask_file": mask_file, "width": width, "height": height}
         row = {**picture.row, **files, **more}
         self._records.write(json_lines([row]))
@@ -265,10 +266,12 @@ def drafted(into: Path, replace: bool, progress: OnProgress | None, complete: Co
     """
     into = Path(os.path.abspath(into))
     try:
-        _sweep(into)
-        _require_free(into, replace)
+        _put_back(into)
         into.parent.mkdir(parents=True, exist_ok=True)
-        with _unfinished(into) as folder:
+        with held_folder(into.parent, f"{into.name}{_UNFINISHED}") as scratch:
+            _require_free(into, replace)
+            folder = scratch / "export"
+            folder.mkdir()
             draft = Draft(folder, progress, complete)
             try:
                 yield draft
@@ -276,7 +279,7 @@ def drafted(into: Path, replace: bool, progress: OnProgress | None, complete: Co
                 draft.close()
             if not (folder / MANIFEST).is_file():
                 raise RuntimeError("an export ended without its manifest")
-            _take_place(folder, into, replace)
+            _take_place(folder, into, replace, scratch.with_name(f"{scratch.name}{_BEFORE}"))
     except OSError as error:
         raise UserError(
             f"The export was not written to {into}, and nothing of it was left. {disk_reason(error)}."
@@ -291,12 +294,6 @@ def read_manifest(data: bytes) -> dict[str, Any] | None:
         return manifest if known and all(isinstance(file["name"], str) for file in manifest["files"]) else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def _details_of(example: Example) -> Iterator[str]:
-    """Yield the kinds of `DETAILS` that an example has. Its split always counts, even if it is ""."""
-    captions, edits = example.caption or example.new_caption, example.edits or example.edit_types
-    return compress(DETAILS, (example.label, captions, edits, example.mask is not None, True))
 
 
 def png_size(data: bytes) -> tuple[int, int]:
@@ -358,65 +355,28 @@ def _require_free(into: Path, replace: bool) -> None:
         )
 
 
-def _take_place(folder: Path, into: Path, replace: bool) -> None:
-    """Give the finished folder its name. An earlier export is removed only after that."""
+def _take_place(folder: Path, into: Path, replace: bool, before: Path) -> None:
+    """Give the finished folder its name. An earlier export is called `before` meanwhile, and removed at the end."""
     if not into.exists():
         os.rename(folder, into)
         return
     _require_free(into, replace)
-    before = folder.with_name(f"{folder.name}{_BEFORE}")
-    with _locked(into):
-        os.rename(into, before)
-        try:
-            os.rename(folder, into)
-        except OSError:
-            os.rename(before, into)
-            raise
-        shutil.rmtree(before, ignore_errors=True)
-
-
-@contextmanager
-def _unfinished(into: Path) -> Iterator[Path]:
-    """Make a new folder beside `into`, locked while it is written. Remove it at the end unless it was renamed."""
-    while True:
-        folder = into.parent / f"{into.name}.unfinished-{secrets.token_hex(4)}"
-        folder.mkdir()
-        try:
-            with _locked(folder) as locked:
-                if locked is not False and folder.is_dir():
-                    yield folder
-                    return
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        # Another export took the folder for remains and removed it before it was locked, so try again.
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[bool | None]:
-    """Lock a folder, so that no other export takes it for remains of a killed export. Yield True if it is locked.
-
-    Yield False if another export has the lock, and None on a disk without locks, where no remains are removed. The
-    kernel releases the lock however a process ends, while a process id may be reused.
-    """
-    descriptor = os.open(folder, os.O_RDONLY)
+    os.rename(into, before)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            locked: bool | None = True
-        except OSError as error:
-            locked = False if isinstance(error, BlockingIOError) else None
-        yield locked
-    finally:
-        os.close(descriptor)
+        os.rename(folder, into)
+    except OSError:
+        os.rename(before, into)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
 
 
-def _sweep(into: Path) -> None:
-    """Remove remains of killed exports to the same path. If one was replacing an earlier export, rename this back."""
-    remains = into.parent.glob(f"{glob.escape(into.name)}.unfinished-*")
-    ours = [path for path in remains if _UNFINISHED.search(path.name) and path.is_dir()]
-    for path in sorted(ours, key=lambda path: not path.name.endswith(_BEFORE)):
-        with suppress(FileNotFoundError), _locked(path) as locked:  # another export may remove it at the same time
-            if locked and path.name.endswith(_BEFORE) and not into.exists():
-                os.rename(path, into)
-            elif locked:
-                shutil.rmtree(path, ignore_errors=True)
+def _put_back(into: Path) -> None:
+    """Give an earlier export its name back if the export that was replacing it was killed between its two renames."""
+    for before in into.parent.glob(f"{glob.escape(into.name)}{_UNFINISHED}????????{_BEFORE}"):
+        lock = before.with_suffix(HELD)
+        with suppress(OSError, UserError), open(lock, "ab") as file:
+            take_lock(file, lock)
+            if into.exists():
+                shutil.rmtree(before, ignore_errors=True)
+            else:
+                os.rename(before, into)

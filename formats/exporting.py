@@ -8,10 +8,11 @@ from pathlib import Path
 from core.data_files import DataTable
 from core.errors import UserError
 from core.progress import OnProgress
+from core.test_sets import SPLITS
 from formats.draft import Complete, drafted, require_names_of_their_own
 from formats.layouts import LAYOUTS
 from formats.pages import CARD, CROISSANT, card, croissant
-from formats.types import SPLITS, Example, TestSet
+from formats.types import Example, TestSet
 
 _COLUMNS = DataTable(__file__, str)
 

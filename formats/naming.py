@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from core.errors import UserError
-from formats.types import Split
+from core.test_sets import Split
 
 UNSPLIT = "unsplit"
 """Folder for images without a split. It is not called “all”, which `datasets` takes for all splits together."""

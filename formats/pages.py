@@ -96,7 +96,7 @@ def card(
         "card.md",
         test_set=test_set,
         examples=examples,
-        sources=len({example.source_sha for example in examples if example.source_sha}),
+        sources=len({example.source for example in examples if example.source}),
         is_drawn=any(example.xmp for example in examples),
         layout_title=layout_title,
         description=description,

@@ -26,12 +26,13 @@ from core.images import MODES, png_of, read_image
 from core.masks import classes_text
 from core.png import bare
 from core.progress import OnProgress, Pace, Progress
+from core.test_sets import SPLITS
 from formats.draft import IMPORTING, in_threads
 from formats.files import open_files
 from formats.layouts import source_of
 from formats.naming import Names, folded
 from formats.source import Source, Tally, mask_of
-from formats.types import SPLITS, Example, Found, Imported, Report, Row, TestSet, with_row
+from formats.types import Example, Found, Imported, Report, Row, TestSet, with_row
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from core.csv_tables import cells
-from core.imports import ImportRow
+from core.imports import ImageFacts, ImportRow
+from core.test_sets import Role
 from core.types import Edit, to_plain
 from core.words import composed
 
-Split = Literal["train", "validation", "test", ""]
-"""Split that an example belongs to; "" if the set is not split."""
-SPLITS: tuple[Split, ...] = get_args(Split)
-Role = Literal["generated", "source"]
-
 
 @dataclass(frozen=True)
-class Example:
+class Example(ImageFacts):
     """One image of a test set, with everything known about it."""
 
     name: str
@@ -35,25 +31,10 @@ class Example:
     """Path of a PNG file with 8 bits a channel, mode L or RGB."""
     sha: str
     """SHA-256 of the bytes of the image file."""
-    label: str = ""
-    split: Split = ""
     mask: Path | None = None
     """Path of a PNG file of mode L with a class number at every pixel, 255 for no class; None without a mask."""
-    mask_classes: Mapping[int, str] = field(default_factory=dict)
-    """Class names by number, 0 to 254."""
     mask_sha: str = ""
     """SHA-256 of the bytes of the mask file, or "" if unknown."""
-    source_sha: str = ""
-    """SHA-256 of the image that this image was made from, or ""."""
-    role: Role = "generated"
-    caption: str = ""
-    """Caption of the source image."""
-    new_caption: str = ""
-    """Caption from which this image was made."""
-    edits: tuple[Edit, ...] = ()
-    edit_types: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Lineage, checks, review, votes and predictions, JSON-ready, and further columns of files that no studio wrote."""
     xmp: str = ""
     """XMP packet that says that a machine made the exported image, or ""."""
 
@@ -113,10 +94,14 @@ class Row(BaseModel):
     @classmethod
     def _from_text(cls, value: Any, info: Any) -> Any:
         """Parse values that are JSON text. Tables without nested cells store them in this way."""
-        if isinstance(value, str):
-            known = cls.model_fields[info.field_name]
-            return json.loads(value) if value.strip() else known.get_default(call_default_factory=True)
-        return value
+        if not isinstance(value, str):
+            return value
+        if not value.strip():
+            return cls.model_fields[info.field_name].get_default(call_default_factory=True)
+        try:
+            return json.loads(value)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
 
     @field_validator("mask_classes", mode="after")
     @classmethod
@@ -199,7 +184,7 @@ def row_of(example: Example) -> dict[str, Any]:
     return {
         **cells(example, "name label split role"),
         "sha256": example.sha,
-        "source_sha256": example.source_sha,
+        "source_sha256": example.source,
         **cells(example, "caption new_caption"),
         "edit_types": list(example.edit_types),
         "edits": compact([to_plain(edit) for edit in example.edits]),
@@ -212,7 +197,7 @@ def with_row(example: Example, row: Row) -> Example:
     """Return the example with the values of a row. Its name, split and files stay."""
     extra = {name: value for name, value in (row.model_extra or {}).items() if value not in (None, "")}
     known = cells(row, "label role caption new_caption edits edit_types")
-    return replace(example, **known, source_sha=row.source_sha256, facts={**extra, **row.facts})
+    return replace(example, **known, source=row.source_sha256, facts={**extra, **row.facts})
 
 
 def compact(value: Any) -> str:

@@ -133,8 +133,6 @@ class Studio:
     def close(self) -> None:
         """Stop running work; the workspace stays open."""
         queues = (self.likeness.work, self.focus.work, self.evidence.work, self.evaluations)
-        for service in (self.example, self.batches, self.retrainings, *queues, self.thumbnails, self.imports):
+        services = (self.example, self.batches, self.retrainings, *queues, self.thumbnails, self.imports)
+        for service in (*services, self.image_map, self.judging, self.jobs, self.test_sets):
             service.close()
-        self.image_map.stop()
-        for last in (self.judging, self.jobs, self.test_sets):
-            last.close()

@@ -8,10 +8,8 @@ again. A file gets its name only when it is complete.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -24,7 +22,6 @@ from core.images import StoredImage
 from core.twins import SHAPE, look_of
 from storage.engine.database import Database, Repository, read
 from storage.engine.queries import first_value
-from storage.engine.rows import pack_value
 from storage.images import ImageFiles, Images, file_name, write_renewable
 
 SIDE = 256
@@ -33,18 +30,10 @@ QUALITY, METHOD = 80, 0
 """Quality and method of WebP. Method 4 would take twice the time for files a sixth smaller."""
 AT_ONCE = 2
 """Maximum number of thumbnails made at the same time. The largest image takes 150 MB, and requests come in dozens."""
-_SEEN = "seen.json"
+_CHECKED = "checked.txt"
+"""Name of the file with the catalogue number up to which all entries have thumbnails."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Catalogue numbers whose thumbnails were checked: all up to `latest` except those in `gaps`."""
-
-    latest: int = 0
-    gaps: tuple[tuple[int, int], ...] = ()
-    """First and last number of each gap, in ascending order."""
 
 
 class ThumbnailFiles:
@@ -92,9 +81,7 @@ class ThumbnailFiles:
         return pixels
 
     def fill(self, sha: str) -> bool:
-        """Make a thumbnail unless it exists; return True if made. Raises UserError like `webp`, and OSError if the disk
-        fails.
-        """
+        """Make a thumbnail unless it exists; return True if made. Raises as `webp`, and OSError if the disk fails."""
         path = self._path(sha)
         if path.exists():
             return False
@@ -135,17 +122,16 @@ class Thumbnails(ThumbnailFiles, Repository):
         query = "SELECT id, image, source FROM catalogue WHERE id BETWEEN ? AND ? AND there ORDER BY id DESC LIMIT ?"
         return tuple(db.execute(query, [first, last, most]).fetchall())
 
-    def seen(self) -> Seen:
-        """Return the record of the thumbnails checked so far. It is empty if its file is unreadable."""
+    def checked(self) -> int:
+        """Return the catalogue number up to which thumbnails were checked; 0 if its file is missing or unreadable."""
         try:
-            stored = json.loads((self.folder / _SEEN).read_bytes())
-            return Seen(int(stored["latest"]), tuple((int(first), int(last)) for first, last in stored["gaps"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return Seen()
+            return int((self.folder / _CHECKED).read_bytes())
+        except (OSError, ValueError):
+            return 0
 
-    def set_seen(self, seen: Seen) -> None:
-        """Store which thumbnails were checked, for the next start. The last process wins. Raises OSError."""
-        self._put(self.folder / _SEEN, pack_value(seen).encode())
+    def set_checked(self, entry: int) -> None:
+        """Store the number that `checked` returns, for the next start. The last process wins. Raises OSError."""
+        self._put(self.folder / _CHECKED, str(entry).encode())
 
 
 def thumbnail(image: Image.Image) -> bytes:

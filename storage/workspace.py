@@ -68,7 +68,7 @@ class Workspace:
         """Folder with a folder of weights for each model that was trained further. It need not exist."""
         self.model_files = self.folder / MODEL_FILES
         """Folder of model files that were uploaded, or trained here and then chosen. It need not exist."""
-        self._database = Database(self.folder / DATABASE)
+        self._database = Database(self.folder / DATABASE, migrations.check, _migrate, take_up)
         self._presence = Presence(self.folder / "open")
         self.images = Images(self.folder / IMAGES, self._database)
         self.thumbnails = Thumbnails(self.folder / THUMBNAILS, self.images, self._database)
@@ -106,7 +106,7 @@ class Workspace:
                     raise PermissionError(13, "Permission denied")
         except OSError as error:
             raise self._not_writable(error) from error
-        self._database.open(migrations.check, _migrate, take_up)
+        self._database.open()
         try:
             process = self._database.write(self._enter)
             self.images.process = self.jobs.process = process

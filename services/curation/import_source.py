@@ -129,28 +129,19 @@ _ENDED = (
 )
 
 
-@dataclass(frozen=True)
-class ImportOrder:
-    """The arguments of `bring_in`, to send to the process. `workspace` is the folder of the workspace."""
-
-    workspace: Path
-    source: Path
-    name: str = ""
-    layout: str = ""
-    classes: str = ""
-    labels: tuple[str, ...] = ()
-    at_once: int | None = None
-
-
 def bring_in_apart(
-    order: ImportOrder, on_progress: Callable[[Progress, int], object], begun: Callable[[int], object]
+    workspace: Path,
+    bring: Callable[..., Done],
+    on_progress: Callable[[Progress, int], object],
+    begun: Callable[[int], object],
 ) -> Done:
-    """Run `bring_in` in another process. `on_progress` gets the progress and the number of rows in the report. An
-    exception of a callback stops the import and is raised again. Raises UserError if the import fails.
+    """Run `bring` in another process: `bring_in` with all arguments except the workspace, which is opened there, and
+    the callbacks. `on_progress` gets the progress and the number of rows in the report. An exception of a callback
+    stops the import and is raised again. Raises UserError if the import fails.
     """
     context = own_processes()
     ours, theirs = context.Pipe()
-    process = context.Process(target=_bring_in, args=(theirs, order), name="import", daemon=True)
+    process = context.Process(target=_bring_in, args=(theirs, workspace, bring), name="import", daemon=True)
     process.start()
     theirs.close()
     stopped: Exception | None = None
@@ -176,7 +167,7 @@ def bring_in_apart(
         process.join()
 
 
-def _bring_in(connection: Connection, order: ImportOrder) -> None:
+def _bring_in(connection: Connection, folder: Path, bring: Callable[..., Done]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     with suppress(OSError):  # on Linux: if memory runs out, the kernel kills this process first
@@ -193,9 +184,8 @@ def _bring_in(connection: Connection, order: ImportOrder) -> None:
 
     answer: Done | Exception
     try:
-        with Workspace(order.workspace) as workspace:
-            given = cells(order, "source name layout classes labels at_once")
-            answer = bring_in(workspace, **given, progress=on_progress, report=report, begun=tell)
+        with Workspace(folder) as workspace:
+            answer = bring(workspace, progress=on_progress, report=report, begun=tell)
     except Cancelled as error:
         answer = error
     except UserError as error:
@@ -239,9 +229,9 @@ class _Batches:
         if reason:
             self._report.refuse(example.name, reason)
             return False
-        if example.source_sha and not _SHA.fullmatch(example.source_sha):
+        if example.source and not _SHA.fullmatch(example.source):
             self._report.changed(example.name, "The SHA-256 of its source is not valid: it was left out.")
-            example = replace(example, source_sha="")
+            example = replace(example, source="")
         if example.sha not in self._held:
             self._waiting.append(example)
         if len(self._waiting) == self._at_once:
@@ -273,19 +263,15 @@ def content_of(source: Path, scratch: Path) -> str:
             return file_hash(source)
         files = open_files(source, Report(), scratch)
         for name in files.names:
-            whole_hash.update(f"{len(name)} {name} {_digest(files.path(name))} ".encode())
+            digest = "unreadable"
+            with suppress(OSError):  # the reader will report the file
+                digest = file_hash(files.path(name))
+            whole_hash.update(f"{len(name)} {name} {digest} ".encode())
     except OSError as error:
         raise UserError(
             f"{source} cannot be read ({error.strerror or error}): give a folder, a zip or a tar."
         ) from error
     return whole_hash.hexdigest()
-
-
-def _digest(path: Path) -> str:
-    try:
-        return file_hash(path)
-    except OSError:  # the reader will report the file
-        return "unreadable"
 
 
 def _why_refused(example: Example) -> str:
@@ -306,10 +292,9 @@ def _why_refused(example: Example) -> str:
 
 def _new_image(example: Example, image: StoredImage, mask: StoredImage | None) -> NewImage:
     return NewImage(
-        **cells(example, "name mask_classes label split role caption new_caption edits edit_types facts"),
+        **cells(example, "name mask_classes label split role source caption new_caption edits edit_types facts"),
         image=image,
         mask=mask,
-        source=example.source_sha,
         checks=_checks(example.facts.get("checks")),
     )
 

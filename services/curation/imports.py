@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,7 +25,7 @@ from formats.naming import name_of_file
 from services.changes import Changes
 from services.commands import Missing, does
 from services.curation import import_source
-from services.curation.import_source import ImportOrder, bring_in_apart, new_room, remove_room, require_layout
+from services.curation.import_source import Done, bring_in, bring_in_apart, new_room, remove_room, require_layout
 from services.edit_conflicts import LARGEST_ID, After
 from services.queries import MOST_LISTED, Query
 from services.test_sets.examples import origin_of
@@ -124,10 +125,9 @@ class ImportService:
                 raise UserError(f"The upload cannot be stored. {disk_reason(error)}.") from error
             cancelled = self._cancelled = threading.Event()
             self._state = ImportState(shown, upload=1 if self._state is None else self._state.upload + 1)
-            order = ImportOrder(
-                self._workspace.folder, moved_file, shown, layout, classes, tuple(labels), import_source.AT_ONCE
-            )
-            arguments = order, test_set, cancelled, room
+            texts: dict[str, Any] = {"name": shown, "layout": layout, "classes": classes, "labels": tuple(labels)}
+            bring = partial(bring_in, source=moved_file, **texts, at_once=import_source.AT_ONCE)
+            arguments = bring, test_set, cancelled, room
             self._thread = threading.Thread(target=self._work, args=arguments, name="import", daemon=True)
             self._thread.start()
             return self._state
@@ -196,14 +196,14 @@ class ImportService:
         done = into_set(self._workspace, number, test_set)
         return facts(done, "added already", test_set=done.version.test_set)
 
-    def _work(self, order: ImportOrder, test_set: str | None, cancelled: threading.Event, room: Path) -> None:
+    def _work(self, bring: Callable[..., Done], test_set: str | None, cancelled: threading.Event, room: Path) -> None:
         def on_progress(at: Progress, rows: int) -> None:
             stop_if(cancelled)
             self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=rows)
 
         state: Literal["done", "failed", "stopped"] = "done"
         try:
-            done = bring_in_apart(order, on_progress, lambda number: self._tell(number=number))
+            done = bring_in_apart(self._workspace.folder, bring, on_progress, lambda number: self._tell(number=number))
             self._tell(number=done.imported.id, name=done.imported.name, rows=sum(done.imported.rows.values()))
             message = done.words
             if test_set is not None:

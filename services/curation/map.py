@@ -15,12 +15,15 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, get_args
+from typing import IO, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +35,7 @@ from pipeline.models.nearest import Floats, products
 from services.commands import does
 from services.curation.meaning import Meaning
 from services.curation.views import REST, ShownColours
+from services.work_queue import OnWork, WorkQueue, WorkView
 from storage.curation import entry_sets
 from storage.curation.entry_sets import Bits, Numbers
 from storage.curation.vectors import VectorTable
@@ -50,6 +54,9 @@ UMAP_RIGHT = 2.0
 """Horizontal offset of the UMAP map from the PCA map. Each map is one unit wide and high."""
 COLOURED = 11
 """Maximum number of values of a facet that have their own colour."""
+LOOK_SECONDS = 0.2
+"""Seconds between two looks at the process that makes the UMAP map."""
+MAKING = "making the map"
 Region = Sequence[tuple[float, float]]
 
 log = logging.getLogger(__name__)
@@ -62,16 +69,6 @@ class Layout:
     entries: Numbers
     places: Floats
     """Shape (entries, 2): x to the right and y down, each from 0 to 1; x from 2 to 3 for UMAP."""
-
-
-@dataclass(frozen=True)
-class Making:
-    """Progress of making the UMAP map."""
-
-    working: bool = False
-    note: str = ""
-    """Current step, such as “placing images, 40 %”."""
-    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,8 +102,9 @@ class ImageMap:
         self._workspace, self._meaning = workspace, meaning
         self._lock = threading.Lock()
         self._axes, self._pca, self._umap = Latest[_Axes](1), Latest[Layout](1), Latest[Layout](1)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._making = Making()
+        self._work = WorkQueue(name=MAKING)
+        self.close = self._work.close
+        """Stops making the UMAP map, as the studio closes."""
 
     # Where images lie
 
@@ -217,10 +215,10 @@ class ImageMap:
         """Return True if UMAP is installed."""
         return find_spec("umap") is not None
 
-    def making(self) -> Making:
-        """Return the progress of making the UMAP map."""
-        with self._lock:
-            return self._making
+    def making(self) -> WorkView | None:
+        """Return the latest making of the UMAP map, unless it was stopped or ended more than an hour ago."""
+        latest = next(iter(self._work.of(MAKING)), None)
+        return None if latest is None or latest.stopping else latest
 
     @does("make-map")
     def make(self) -> None:
@@ -235,50 +233,38 @@ class ImageMap:
             )
         if not self.available:
             raise UserError("UMAP is not installed: pip install umap-learn, and start the studio again.")
-        target = self._kept(table)
-        rows = Path(str(table.rows.filename))  # type: ignore[attr-defined]
-        shape = [str(side) for side in table.rows.shape]
-        command = [sys.executable, "-m", "services.curation.umap_process", str(rows), *shape, str(SEED), str(target)]
-        with self._lock:
-            if self._process is not None:
-                raise UserError("The map is being made already: wait for it, or stop it.")
-            environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-            self._process = subprocess.Popen(
-                command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
-            self._making = Making(True, "starting")
-            process = self._process
-        threading.Thread(target=self._watch, args=(process,), name="map", daemon=True).start()
+        if self._work.going_on(MAKING, MAKING) is not None:
+            raise UserError("The map is being made already: wait for it, or stop it.")
+        self._work.start(MAKING, MAKING, partial(self._make, table))
 
     @does("stop-map")
     def stop(self) -> None:
         """Stop making the UMAP map; the earlier one stays."""
-        with self._lock:
-            process, self._process = self._process, None
-            if process is not None:
-                self._making = Making()
-        if process is not None:
-            process.kill()
-            process.wait()
+        if (work := self._work.going_on(MAKING, MAKING)) is not None:
+            self._work.cancel(work.id)
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        output = ""
-        with process.stdout as stdout:
-            while read := os.read(stdout.fileno(), 4096):
-                output = (output + read.decode(errors="replace"))[-4000:]
-                with self._lock:
-                    if self._process is process:
-                        self._making = Making(True, _note(output))
-        code = process.wait()
-        with self._lock:
-            if self._process is not process:  # `stop` was called
-                return
-            self._process = None
-            self._making = Making()
-            if code:
-                log.error("UMAP failed (%s): %s", code, output)
-                self._making = Making(problem="UMAP failed; the terminal says more. You can still use PCA.")
+    def _make(self, table: VectorTable, on_work: OnWork) -> None:
+        rows = str(table.rows.filename)  # type: ignore[attr-defined]
+        command = [sys.executable, "-m", "services.curation.umap_process", rows, *map(str, table.rows.shape), str(SEED)]
+        with (
+            tempfile.TemporaryFile() as output,
+            subprocess.Popen(
+                [*command, str(self._kept(table))],
+                cwd=_ROOT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            ) as process,
+        ):
+            try:
+                while process.poll() is None:
+                    on_work(0, 0, _note(_printed(output)))
+                    time.sleep(LOOK_SECONDS)
+            finally:
+                process.kill()
+            if process.returncode:
+                log.error("UMAP failed (%s): %s", process.returncode, _printed(output))
+                raise UserError("UMAP failed; the terminal says more. You can still use PCA.")
 
     def _kept(self, table: VectorTable) -> Path:
         return self._workspace.vectors.folder / f"{table.version[0]}.umap.npy"
@@ -301,6 +287,11 @@ _STEPS: Mapping[str, str] = {
     "Finding Nearest Neighbors": "looking for neighbours",
     "Construct embedding": "placing images",
 }
+
+
+def _printed(output: IO[bytes]) -> str:
+    """Return the first megabyte that a process has written. The place at which the process writes stays the same."""
+    return os.pread(output.fileno(), 1_000_000, 0).decode(errors="replace")
 
 
 def _note(output: str) -> str:

@@ -129,21 +129,16 @@ class NearDuplicates:
                 f"The filter matches {len(rows):,} images, but at most {MOST_COMPARED:,} can be compared: "
                 "narrow the filter."
             )
-
         entries = table.entries[rows].tolist()
-        groups = Groups[int]()
-        by_image: dict[str, list[int]] = defaultdict(list)
-        for entry, sha in self._workspace.vectors.images_of(entries).items():
-            by_image[sha].append(entry)
-        for equal in by_image.values():
-            for entry in equal[1:]:
-                groups.join(entry, equal[0])
-        first = {equal[0] for equal in by_image.values()}
-        is_first = np.array([entry in first for entry in entries], bool)
-        pairs = close_pairs(np.asarray(table.rows[rows[is_first]], np.float32), BETWEEN[0], MOST_PAIRS)
-        shown = table.entries[rows[is_first]].tolist()
+        shas = self._workspace.vectors.images_of(entries)
+        groups, first = Groups[int](), dict[str, int]()
+        for entry, sha in shas.items():
+            groups.join(entry, first.setdefault(sha, entry))
+        distinct = rows[np.isin(table.entries[rows], list(first.values()))]
+        pairs = close_pairs(np.asarray(table.rows[distinct], np.float32), BETWEEN[0], MOST_PAIRS)
+        shown = table.entries[distinct].tolist()
         close = [(shown[one], shown[other], cosine) for one, other, cosine in pairs]
-        images = self._workspace.vectors.images_of({entry for pair in close for entry in pair[:2]})
+        images = {entry: shas[entry] for pair in close for entry in pair[:2]}
         hashes = self._workspace.test_sets.hashes(images.values())
         without = set(images.values()) - hashes.keys()
         unreadable = self._meaning.hash_later(without)

@@ -35,7 +35,7 @@ from core.types import (
 )
 from pipeline.checks.texts import alternative_checks, keyword_checks
 from pipeline.freshness import inputs_key
-from pipeline.recipes import Recipe, recipe_of, recipes_for
+from pipeline.recipes import recipe_of, recipes_for
 from services.commands import Command, does
 from services.curation.coverage import cell_filter
 from services.runs.estimates import Estimates
@@ -156,7 +156,11 @@ class CellPlans:
         return self._told(begins, len(latest_runs) - unfit), tuple(begins)
 
     def _sources(self, command: CellCommand, edits: Mapping[EditType, str]) -> tuple[LatestRun, ...]:
-        recipes = [recipe.name for recipe in recipes_for(self._runs.profile) if _edits_words(recipe)]
+        recipes = [
+            recipe.name
+            for recipe in recipes_for(self._runs.profile)
+            if recipe.section_card("keywords") == "keywords" and recipe.has("alternatives")
+        ]
         if command.grid == GRIDS[0]:
             return self._workspace.runs.by_source(recipes, command.line, begun_for=command.place)
         return self._workspace.runs.by_source(recipes, keywords=tuple(edits))
@@ -263,10 +267,6 @@ def _alternatives(command: CellCommand) -> dict[EditType, str]:
     if not words_by_type:
         raise UserError("Name a weather or a time of day: images without either need no plan.", field="line")
     return words_by_type
-
-
-def _edits_words(recipe: Recipe) -> bool:
-    return recipe.section_card("keywords") == "keywords" and recipe.has("alternatives")
 
 
 def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:

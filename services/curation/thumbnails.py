@@ -1,9 +1,9 @@
 """Makes missing thumbnails while no job runs, those of the newest images first.
 
 New images get their thumbnails when they are saved, and the gallery makes missing thumbnails that it shows. So this
-module makes only the thumbnails of older workspaces, imports and restored backups. Checked ranges of entries are stored
-(`storage.thumbnails.Seen`): each entry of the catalogue is checked once, and a start without new entries costs one
-query and one small file.
+module makes only the thumbnails of older workspaces, imports and restored backups. The number of the latest entry is
+stored when all entries up to it were checked, so a start without new entries costs one query and one small file. A
+start after an interruption checks quickly which thumbnails exist already.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from core.errors import UserError
-from storage.thumbnails import Seen, Thumbnails
+from storage.thumbnails import Thumbnails
 
 LOOK_SECONDS = 5.0
 """Seconds between two checks for new entries, or for the end of other work."""
@@ -39,7 +38,8 @@ class ThumbnailFill:
 
     def __init__(self, thumbnails: Thumbnails, saved: Callable[[], int], idle: Callable[[], bool]) -> None:
         self._thumbnails, self._saved, self._idle = thumbnails, saved, idle
-        self._seen: Seen | None = None
+        self._latest = self._rest = 0
+        """Highest entry when the present check began, 0 between two checks; and highest entry that it has left."""
         self._rests_until = 0.0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -62,16 +62,14 @@ class ThumbnailFill:
 
     def fill(self) -> bool:
         """Make missing thumbnails until none is missing (returns True) or the thread must stop. Raises OSError."""
-        seen = self._seen or self._thumbnails.seen()
-        while (before := unseen(seen, self._thumbnails.latest_entry())).gaps:
-            *others, (first, last) = before.gaps
-            rest, goes_on = self._look_through(first, last)
-            seen = replace(before, gaps=(*others, (first, rest)) if rest >= first else tuple(others))
-            if seen != before:
-                self._thumbnails.set_seen(seen)
-            self._seen = seen
-            if not goes_on:
-                return False
+        while (checked := self._thumbnails.checked()) < (latest := self._thumbnails.latest_entry()):
+            self._latest, self._rest = (self._latest, self._rest) if self._latest else (latest, latest)
+            while self._rest > checked:
+                self._rest, goes_on = self._look_through(checked + 1, self._rest)
+                if not goes_on:
+                    return False
+            self._thumbnails.set_checked(self._latest)
+            self._latest = 0
         return True
 
     def _look_through(self, first: int, last: int) -> tuple[int, bool]:
@@ -99,14 +97,3 @@ class ThumbnailFill:
                 self._closing.wait(LOOK_SECONDS)
         except (OSError, UserError) as error:
             log.warning("Until the next start thumbnails are made as they are asked for only (%s)", error)
-
-
-def unseen(seen: Seen, latest: int) -> Seen:
-    """Return `seen` extended to the entry `latest`: the new entries become a gap, a range to check."""
-    if latest <= seen.latest:
-        return seen
-    gaps = seen.gaps
-    new = (seen.latest + 1, latest)
-    if gaps and gaps[-1][1] == seen.latest:
-        gaps, new = gaps[:-1], (gaps[-1][0], latest)
-    return Seen(latest, (*gaps, new))

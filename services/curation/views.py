@@ -141,11 +141,8 @@ class View:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """Return the view as names and values, the inverse of `of`. Equal views return equal pairs."""
-        pairs = self.filter.pairs
-        pairs += [("like", self.like)] if self.like else []
-        pairs += [("near", str(self.near))] if self.near else []
-        pairs += [("picture", self.picture)] if self.picture else []
-        pairs += [("alike", "1")] if self.alike else []
+        once = {"like": self.like, "near": self.near, "picture": self.picture, "alike": int(self.alike)}
+        pairs = self.filter.pairs + [(name, str(value)) for name, value in once.items() if value]
         if self.region:
             pairs.append(("region", " ".join(f"{x:g},{y:g}" for x, y in self.region)))
             pairs += [("colours", part) for part in self.colours.parts] if self.colours is not None else []

@@ -21,7 +21,7 @@ from core.progress import OnCount
 from core.test_sets import LONGEST_NAME, CaseOfSet, SetEntry, SetVersion, Split, version_id
 from core.types import TaskKind
 from core.words import count_of, few_names
-from services.commands import does, parts_of
+from services.commands import Malformed, does, parts_of
 from services.curation.imports import entry_of
 from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID, Ids
@@ -56,6 +56,32 @@ ImagesOfSet = Annotated[
 """Type of a command's field for images of a draft: the SHA-256s of their files, as a list or one text with commas."""
 
 
+def _thresholds(given: Any) -> Any:
+    """Return thresholds by name from a mapping, or from text with NAME=NUMBER on each line. Raises Malformed."""
+    pairs: list[tuple[Any, Any]]
+    if isinstance(given, str):
+        lines = (line.rpartition("=") for line in given.splitlines() if line.strip())
+        pairs = [(name, value) for name, _, value in lines]
+    elif isinstance(given, Mapping):
+        pairs = list(given.items())
+    else:
+        return given
+    thresholds: dict[str, float] = {}
+    for text, value in pairs:
+        name = " ".join(str(text).split())
+        try:
+            number = float(value)
+        except (ValueError, TypeError):
+            number = math.nan
+        if not name or len(name) > LONGEST_NAME or not math.isfinite(number):
+            words = f"{text}={value}".removeprefix("=")[:80]
+            raise Malformed(f"“{words}” is no threshold: write NAME=NUMBER.", field="thresholds")
+        if name in thresholds:
+            raise Malformed(f"The threshold “{name[:80]}” is given twice: keep one of them.", field="thresholds")
+        thresholds[name] = number
+    return thresholds
+
+
 class AddToTestSet(SetCommand):
     """Command to add images to the draft of a test set."""
 
@@ -88,7 +114,7 @@ class ReleaseTestSet(SetCommand):
     note: str = Field(
         "", max_length=LONGEST_NOTE, description="Note for readers of this version; empty for the note of the draft"
     )
-    thresholds: dict[str, float] = Field(
+    thresholds: Annotated[dict[str, float], BeforeValidator(_thresholds)] = Field(
         default={}, max_length=MOST_THRESHOLDS, description="Thresholds by which the images were chosen, by name"
     )
     unreviewed: bool = Field(
@@ -354,8 +380,10 @@ class TestSetDrafts:
     def release(self, sent: ReleaseTestSet, on_count: OnCount | None = None) -> SetVersion:
         """Release a draft. If there is an obstacle, raises UserError about it and leaves the draft unchanged."""
         draft = self._draft(sent.test_set)
-        thresholds = {" ".join(name.split()): float(value) for name, value in sent.thresholds.items()}
-        _check_thresholds(thresholds)
+        thresholds = dict(sent.thresholds)
+        if NEAR_DUPLICATES in thresholds:
+            words = f"“{NEAR_DUPLICATES}” is set by the studio: give the threshold another name."
+            raise UserError(words, field="thresholds")
         entries = self._sets.entries(draft.number)
         for obstacle in self._obstacles(draft, entries, lambda: self._units(entries, on_count), thresholds):
             if not (sent.unreviewed and obstacle.kind == "not accepted"):
@@ -482,18 +510,6 @@ def _split(
         labels[split_of[entry.image]][entry.label] += 1
     counts = {split: label_counts.total() for split, label_counts in labels.items()}
     return split_of, SplitResult(len(units), counts, labels)
-
-
-def _check_thresholds(thresholds: Mapping[str, float]) -> None:
-    if NEAR_DUPLICATES in thresholds:
-        raise UserError(
-            f"“{NEAR_DUPLICATES}” is set by the studio: give the threshold another name.", field="thresholds"
-        )
-    for name, value in thresholds.items():
-        if not name or len(name) > LONGEST_NAME or not math.isfinite(value):
-            raise UserError(
-                f"The threshold {name[:80]!r} is invalid: give a name and a finite number.", field="thresholds"
-            )
 
 
 def _not_accepted(

@@ -116,7 +116,7 @@ class VersionImages:
                 **cells(entry, "label split mask_classes role"),
                 mask=images.path(entry.mask) if entry.mask is not None else None,
                 mask_sha=entry.mask or "",
-                source_sha=entry.source,
+                source=entry.source,
                 xmp=_packet(_from_lineage(metadata["facts"], "method")) if _is_drawn(entry, metadata) else "",
                 **metadata,
             )

@@ -11,13 +11,13 @@ import re
 import shutil
 import threading
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import UserError, disk_reason
-from core.progress import OnCount, Progress
+from core.progress import OnCount
 from core.test_sets import SetVersion
 from formats.draft import MANIFEST
 from formats.layouts import LAYOUTS, TITLES
@@ -61,7 +61,7 @@ class SetExports:
 
     def __init__(self, workspace: Workspace, changes: Changes | None = None) -> None:
         self._workspace = workspace
-        self._queue = WorkQueue(changes, _let_go)
+        self._queue = WorkQueue(changes, drop_export)
         self.view, self.cancel, self.close = self._queue.view, self._queue.cancel, self._queue.close
         """`view` returns the progress of an export. `cancel` stops an export, or deletes its zip. `close` stops all
         exports and deletes all zips. `view` and `cancel` raise Missing for an unknown export.
@@ -85,7 +85,8 @@ class SetExports:
             raise UserError("There is no such format: choose one from the list.", field="layout")
         with self._lock:
             for known in self._queue.of(version.id):
-                if known.kind == layout and _of_use(known):
+                is_useful = known.active or (known.state == "done" and known.result.file.is_file())
+                if known.kind == layout and not known.stopping and is_useful:
                     if not waits:
                         self._waited.pop(known.id, None)
                     elif known.id in self._waited:
@@ -135,34 +136,41 @@ class SetExports:
             shutil.rmtree(left, ignore_errors=True)
 
     def _export(self, version: SetVersion, layout: str, on_count: OnCount) -> ReadyExport:
-        name = f"{file_stem(version.set_name, 'test-set')}-v{version.place}-{layout}"
-        home = self._workspace.folder / FOLDER
-        place: Path | None = None
-        try:
-            place = self._workspace.scratch(FOLDER)
-            (place / _ABOUT).write_text(json.dumps([layout, version.id]), encoding="utf-8")
-            images = max(1, version.entries)  # the first half of the work is to write images, the second to pack files
+        images = max(1, version.entries)  # the first half of the work is to write images, the second to pack files
 
-            def on_image(state: Progress) -> None:
-                on_count(state.done, 2 * images)
+        def write(file: Path) -> None:
+            (file.parent / _ABOUT).write_text(json.dumps([layout, version.id]), encoding="utf-8")
+            folder = export_version(
+                self._workspace,
+                version,
+                file.with_suffix(""),
+                layout,
+                progress=lambda state: on_count(state.done, 2 * images),
+            )
+            packed(folder, file, file.stem, lambda done, files: on_count(images + images * done // files, 2 * images))
 
-            def on_file(done: int, files: int) -> None:
-                on_count(images + images * done // files, 2 * images)
-
-            folder = export_version(self._workspace, version, place / name, layout, progress=on_image)
-            file = place / f"{name}.zip"
-            packed(folder, file, name, on_file)
-            return ReadyExport(version.id, layout, file, file.name, file.stat().st_size)
-        except BaseException as error:
-            if place is not None:
-                shutil.rmtree(place, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise UserError(f"The export could not be written below {home}. {disk_reason(error)}.") from error
-            raise
+        return written_export(self._workspace, version, layout, write)
 
 
-def _of_use(view: WorkView) -> bool:
-    return not view.stopping and (view.active or (view.state == "done" and view.result.file.is_file()))
+def written_export(
+    workspace: Workspace, version: SetVersion, layout: str, write: Callable[[Path], object]
+) -> ReadyExport:
+    """Return the zip that `write` writes to the given path, in a new folder. An error removes the folder. Raises
+    UserError if the disk fails.
+    """
+    name = f"{file_stem(version.set_name, 'test-set')}-v{version.place}-{layout}.zip"
+    place: Path | None = None
+    try:
+        place = workspace.scratch(FOLDER)
+        write(place / name)
+        return ReadyExport(version.id, layout, place / name, name, (place / name).stat().st_size)
+    except BaseException as error:
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
+        if isinstance(error, OSError):
+            home = workspace.folder / FOLDER
+            raise UserError(f"The export could not be written below {home}. {disk_reason(error)}.") from error
+        raise
 
 
 def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
@@ -187,6 +195,7 @@ def file_stem(name: str, otherwise: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_STEM].strip("-") or otherwise
 
 
-def _let_go(result: ReadyExport) -> None:
+def drop_export(result: ReadyExport) -> None:
+    """Delete a zip with its folder."""
     # On Unix a file can be deleted while it is sent. On other systems it stays until the next start of the studio.
     shutil.rmtree(result.file.parent, ignore_errors=True)

@@ -66,7 +66,7 @@ def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | No
     return looks
 
 
-def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> Twins:
+def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None) -> Twins:
     """Return the pairs of twins among images; () for more than `MOST_TWINS`. Raises UserError as `looks_of`."""
     shas = sorted(set(images))  # sorted, so that the result does not depend on the caller's order
     if len(shas) > MOST_TWINS:

@@ -142,7 +142,7 @@ class Versions:
         list image files that nothing uses (“orphans”); they do no harm. Raises Missing for an unknown version.
         """
         found, orphans = self.verify(version_of(self._workspace, version)), self._workspace.images.orphans()
-        names = {"version": _reference(found.version), "orphans": list(orphans[:MOST_LISTED])}
+        names = {"version": found.version.id or found.version.reference, "orphans": list(orphans[:MOST_LISTED])}
         return facts(found, "whole id_holds files missing damaged", **names)
 
     def image(self, reference: str, image: str) -> ImageOfSet:
@@ -226,7 +226,7 @@ def draft_of(workspace: Workspace, reference: str) -> SetVersion:
 
 def _of_set(test_set: TestSet, which: str) -> SetVersion:
     for version in test_set.versions:
-        if which == (DRAFT if version.is_draft else str(version.place)):
+        if which == version.key:
             return version
     if which == DRAFT:
         raise Missing(f"“{test_set.name}” has no draft: begin one of its next version.", field="version")
@@ -246,16 +246,12 @@ def difference(old: Iterable[SetEntry], new: Iterable[SetEntry]) -> Difference:
     )
 
 
-def _reference(version: SetVersion) -> str:
-    return version.id or f"{version.test_set}@{DRAFT}"
-
-
 def version_facts(version: SetVersion) -> dict[str, Any]:
     """Return a version as plain data, without its images."""
     return {
         **facts(version, "test_set place parent note thresholds created"),
         "name": version.set_name,
-        "version": _reference(version),
+        "version": version.id or version.reference,
         "draft": version.is_draft,
         "released": version.released.isoformat() if version.released is not None else "",
         "count": version.entries,

@@ -213,7 +213,7 @@ class CaseColumns(Repository):
         for facet in first_column(db, query):
             numbers = outcomes[facet.removeprefix("check:")] = np.full(len(entries), -2, np.int8)
             for number, name in ((-1, "cannot tell"), (1, "passed"), (0, "failed")):
-                numbers[entry_sets.has(selection.value(facet, name), entries)] = number
+                numbers[entry_sets.has(selection.having(facet, [name]), entries)] = number
         return outcomes
 
     @read
@@ -252,7 +252,7 @@ def _starts(db: Db, entry: Numbers) -> Texts:
     selection, names = Selection(db, ImageFilter()), get_args(Start)
     numbers = np.full(len(entry), -1)
     for number, name in enumerate(names):
-        numbers[entry_sets.has(selection.value("start", name), entry)] = number
+        numbers[entry_sets.has(selection.having("start", [name]), entry)] = number
     return Texts(list(names), numbers)
 
 
@@ -260,8 +260,8 @@ def _changing_columns(db: Db, entry: Numbers, runs: Texts) -> dict[str, Any]:
     selection = Selection(db, ImageFilter())
     verdict = np.full(len(entry), OPEN, np.int8)
     for number, value in ((ACCEPTED, "accepted"), (REJECTED, "rejected")):
-        verdict[entry_sets.has(selection.value("review", value), entry)] = number
-    is_present = entry_sets.has(selection.value("there", ""), entry)
+        verdict[entry_sets.has(selection.having("review", [value]), entry)] = number
+    is_present = entry_sets.has(selection.having("there", [""]), entry)
     return {"verdict": verdict, "there": is_present, **_facts(db, entry, runs)}
 
 

@@ -191,7 +191,7 @@ class Catalogue(Repository):
     def scores(self, db: Db, image_filter: ImageFilter, threshold: float) -> ScoreCounts:
         """Count the images that match by validity score. The filter's own score ranges are ignored."""
         selection = Selection(db, replace(image_filter, scores=()))
-        whole, scored = selection.whole, selection.value("measure", SCORE)
+        whole, scored = selection.whole, selection.having("measure", [SCORE])
         high, low = ((whole & selection.scored(ScoreBand(*ends))) for ends in ((threshold, None), (None, threshold)))
         at_least, below, none = (entry_sets.size(bits) for bits in (high, low, whole & ~scored))
         return ScoreCounts(at_least, below, none, _bars(selection, SCORE))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sqlite_utils import Database as Db
@@ -15,37 +15,24 @@ from sqlite_utils import Database as Db
 from core.csv_tables import cells
 from core.data_files import DataTable
 from core.images import StoredImage
-from core.imports import Import, ImportRow, RowKind
-from core.test_sets import Role, Split
-from core.types import Check, Edit, to_plain
+from core.imports import ImageFacts, Import, ImportRow, RowKind
+from core.types import Check, to_plain
 from storage.engine.database import Repository, read, write
-from storage.engine.queries import change_row, first_column, first_value, insert_row, insert_rows, records, required_row
+from storage.engine.queries import (
+    change_row,
+    first_column,
+    first_value,
+    insert_row,
+    insert_rows,
+    record,
+    records,
+    required_row,
+)
 from storage.engine.rows import Row, now, record_of, whole
 from storage.images import keep_image
 
 _AT_ONCE = 500
 _QUERIES = DataTable(__file__, str)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageFacts:
-    """Facts about an image from the imported files."""
-
-    mask_classes: Mapping[int, str] = field(default_factory=dict)
-    label: str = ""
-    """Label in the files. For a stored image, a person's later decision on the entry made for it replaces the label."""
-    split: Split = ""
-    role: Role = "generated"
-    """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""
-    source: str = ""
-    """SHA-256 of the image from which this one was made, or "". That image may be missing in the workspace."""
-    caption: str = ""
-    """Caption of the source image, or ""."""
-    new_caption: str = ""
-    edits: tuple[Edit, ...] = ()
-    edit_types: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts, JSON-ready."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +64,7 @@ class ImportedImage(ImageFacts):
 class Imports(Repository):
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """Begin an import and return its number. An import with the same content and options is continued under its old
-        name.
-        """
+        """Begin an import and return its number. If content and options are those of another one, continue that one."""
         query = "SELECT id FROM imports WHERE content = ? AND options = ?"
         if known := first_value(db, query, [content, _key(options)]):
             return int(known)
@@ -129,7 +114,7 @@ class Imports(Repository):
     def find(self, db: Db, content: str, options: Mapping[str, Any]) -> Import | None:
         """Return the import with this content and these options, or None."""
         query = f"{_QUERIES['imports']} WHERE content = ? AND options = ?"
-        return next(iter(records(db, Import, query, [content, _key(options)])), None)
+        return record(db, Import, query, [content, _key(options)])
 
     @read
     def held(self, db: Db, number: int) -> frozenset[str]:

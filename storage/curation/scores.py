@@ -15,7 +15,7 @@ from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS
 from storage.curation.stored_sets import drop_set, make_set, value_id
 from storage.engine.database import Repository, read, reading, write
-from storage.engine.queries import first_column, first_value, insert_row, records
+from storage.engine.queries import first_column, first_value, insert_row, record
 from storage.engine.rows import Row, now, pack, pack_value, whole
 
 MEASURE = "validity score"
@@ -45,7 +45,7 @@ def _run(db: Db, run: int) -> ScoreRun:
             agreement, images, created
         FROM score_runs WHERE id = ?
     """
-    for found in records(db, ScoreRun, query, [run]):
+    if found := record(db, ScoreRun, query, [run]):
         return found
     raise UserError(f"There are no scores of images with the number {run}.", field="run")
 

@@ -124,10 +124,6 @@ class Selection:
             for entry in entry_sets.beyond(bits, at - offset, backwards):
                 yield entry + offset
 
-    def value(self, facet: str, *values: str) -> Bits:
-        """Return all entries of the catalogue with one of these values of a facet."""
-        return self.having(facet, values)
-
     def scored(self, band: ScoreBand) -> Bits:
         """Return all entries of the catalogue with a validity score in a band."""
         low = -math.inf if band.low is None else band.low
@@ -139,7 +135,7 @@ class Selection:
         query = "SELECT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND value = ? AND entries > 0"
         bits = entry_sets.none_of(self.chunks)
         for facet in first_column(self._db, query, [begin, f"{begin[:-1]};", value]):
-            bits = bits | self.value(facet, value)
+            bits = bits | self.having(facet, [value])
         return bits
 
     def stored(self, number: int) -> Iterator[tuple[int, bytes]]:
@@ -148,9 +144,7 @@ class Selection:
         yield from self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS])
 
     def common(self, number: int, entries: int) -> int:
-        """Return how many selected entries have the value with this number. `entries` is the number of all entries that
-        have it.
-        """
+        """Return how many selected entries have the value with this number. `entries` counts all that have it."""
         return entries if self.everything else entry_sets.common(self.stored(number), self.whole)
 
     def listed(self, facet: str) -> list[tuple[int, str, int]]:
@@ -162,11 +156,11 @@ class Selection:
         image_filter, none = self.filter, entry_sets.none_of(self.chunks)
         if self.words is None or image_filter.role == "source":
             return none
-        bits = self.value("there", "")
+        bits = self.having("there", [""])
         for facet, values in image_filter.facets.items():
-            bits = bits & self._of_facet(facet, values)
+            bits = bits & self.of_facet(facet, values)
         for facet, values in image_filter.without.items():
-            bits = bits & ~self._of_facet(facet, values)
+            bits = bits & ~self.of_facet(facet, values)
         for check, outcomes in image_filter.checks.items():
             bits = bits & self.having(f"check:{check}", outcomes)
         for between in image_filter.between:
@@ -174,13 +168,13 @@ class Selection:
         if image_filter.scores:
             scored = entry_sets.none_of(self.chunks)
             for band in image_filter.scores:
-                scored = scored | (~self.value("measure", SCORE) if band is None else self.scored(band))
+                scored = scored | (~self.having("measure", [SCORE]) if band is None else self.scored(band))
             bits = bits & scored
         for column, value in (("run", image_filter.run), ("source", image_filter.source)):
             if value:
                 bits = bits & self._rows(f"SELECT group_concat(id) FROM catalogue WHERE {column} = ?", value)
         if image_filter.test_cases:
-            bits = bits & ~self.value("imported", "")
+            bits = bits & ~self.having("imported", [""])
         if image_filter.entries is not None:
             bits = bits & entry_sets.of_entries(image_filter.entries, self.chunks)
         if image_filter.images is not None:
@@ -201,7 +195,7 @@ class Selection:
         most_common = max(facets, key=lambda facet: counts[facet], default="")  # of equal counts the first by name
         return most_common.removeprefix("model:") if counts.get(most_common) else ""
 
-    def _of_facet(self, facet: str, values: Sequence[str]) -> Bits:
+    def of_facet(self, facet: str, values: Sequence[str]) -> Bits:
         """Return all entries with one of these values of a facet. The value "" represents entries without a value."""
         bits = self.having(facet, [value for value in values if value])
         return bits | ~self.having(facet) if "" in values else bits
@@ -223,7 +217,7 @@ class Selection:
         outside = [value for value in entry_counts if value not in inside]
         if sum(entry_counts[value] for value in inside) > sum(entry_counts[value] for value in outside):
             # Read the sets with fewer entries.
-            bits = self.value("measure", measure) & ~self.having(f"bin:{measure}", outside)
+            bits = self.having("measure", [measure]) & ~self.having(f"bin:{measure}", outside)
         else:
             bits = self.having(f"bin:{measure}", inside)
         if low > high:
@@ -241,7 +235,7 @@ class Selection:
         first, last = max(first, low), min(last, high)
         if last - first <= (high - low) / 2:
             return self._rows(f"{query} AND number >= ? AND number <= ?", measure, first, last)
-        bits = self.value(f"bin:{measure}", str(place))
+        bits = self.having(f"bin:{measure}", [str(place)])
         if first > low:
             bits = bits & ~self._rows(f"{query} AND number >= ? AND number < ?", measure, low, first)
         if last < high:
@@ -316,7 +310,7 @@ class Walk:
 
     @cached_property
     def _having(self) -> Bits:
-        return self._selection.value("measure", self._measure)
+        return self._selection.having("measure", [self._measure])
 
     def _bins(self) -> list[tuple[int, str, int]]:
         bins = self._selection.listed(f"bin:{self._measure}")
@@ -408,9 +402,7 @@ class Walk:
 
 
 class InformationWalk:
-    """Walks by the number of reasons to review each image. Images with equally many reasons form a stratum, newest
-    first.
-    """
+    """Walks by the number of reasons to review an image. Images with equally many ones are a stratum, newest first."""
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata
@@ -473,12 +465,12 @@ def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
 
 def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
     """Return strata: the entries without a verdict, by number of reasons (most first), then those with a verdict."""
-    decided = selection.value("review", "accepted", "rejected")
+    decided = selection.having("review", ["accepted", "rejected"])
     open_ones = selection.bits & ~decided
     reasons = (
         selection.value_of_any("check:", "cannot tell"),
         selection.value_of_any("check:", "failed"),
-        selection.value("study", "no consensus"),
+        selection.having("study", ["no consensus"]),
         selection.value_of_any("model:", "newly wrong"),
         _without_decision(db, selection, open_ones),
     )
@@ -509,11 +501,7 @@ def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
         lines[tuple(unreviewed)].append(line)
     in_open_cells = entry_sets.none_of(selection.chunks)
     for held_places, held_lines in lines.items():
-        of_lines, of_places = (
-            selection.value(facet, *values) | (~selection.having(facet) if "" in values else 0)
-            for facet, values in (("class", held_lines), ("edit type", held_places))
-        )
-        in_open_cells |= of_lines & of_places
+        in_open_cells |= selection.of_facet("class", held_lines) & selection.of_facet("edit type", held_places)
     return in_open_cells
 
 

@@ -24,8 +24,7 @@ from core.errors import DiskTrouble, UserError
 from core.locks import keeps_locks, no_locks
 
 BUSY_SECONDS = 15.0
-"""Seconds that a write waits for another process's write. Writes take milliseconds, so waiting longer would not
-help."""
+"""Seconds that a write waits for another process's write. Writes take milliseconds, so a longer wait is no help."""
 LEAST_SECONDS = 0.05
 """Minimum number of seconds that a write waits for the lock, even if it waited in the queue before."""
 
@@ -38,10 +37,17 @@ _Job = tuple[WriteFunction[Any], "Future[Any]", float]
 
 
 class Database:
-    """An open SQLite file. Call `open` before use. All methods may be called from any thread."""
+    """An open SQLite file. Call `open` before use. All methods may be called from any thread.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    `check` may refuse the file before anything is written. `migrate` is the first write. `before_commit` is called at
+    the end of each write. Foreign keys are not enforced while `migrate` runs, so it can replace a table, and must check
+    them itself.
+    """
+
+    def __init__(
+        self, path: Path, check: WriteFunction[None], migrate: WriteFunction[None], before_commit: WriteFunction[None]
+    ) -> None:
+        self.path, self._check, self._migrate, self._before_commit = path, check, migrate, before_commit
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._gate = threading.Lock()
@@ -50,23 +56,14 @@ class Database:
         self._watcher: sqlite_utils.Database | None = None
         self._watching = threading.Lock()
 
-    def open(
-        self, check: WriteFunction[None], migrate: WriteFunction[None], before_commit: WriteFunction[None]
-    ) -> None:
-        """Open or create the file. `check` may refuse the file before anything is written.
-
-        `migrate` is the first write. `before_commit` is called at the end of each write. Foreign keys are not enforced
-        while `migrate` runs, so it can replace a table, and must check them itself. Raises UserError if the file cannot
-        be opened or written, is damaged, or is refused by `check`.
-        """
+    def open(self) -> None:
+        """Open or create the file. Raises UserError if it cannot be opened or written, is damaged or refused."""
         if self._writer is not None:
             raise RuntimeError("this Database is open already")
         self._local = threading.local()  # this thread may still have a closed connection from before
         self._watcher = None
         opened: Future[None] = Future()
-        self._writer = threading.Thread(
-            target=self._serve, args=(check, migrate, before_commit, opened), name="storage-writer", daemon=True
-        )
+        self._writer = threading.Thread(target=self._serve, args=(opened,), name="storage-writer", daemon=True)
         self._writer.start()
         try:
             opened.result()
@@ -149,15 +146,9 @@ class Database:
         self._readers.add(db)
         return db
 
-    def _serve(
-        self,
-        check: WriteFunction[None],
-        migrate: WriteFunction[None],
-        before_commit: WriteFunction[None],
-        opened: Future[None],
-    ) -> None:
+    def _serve(self, opened: Future[None]) -> None:
         try:
-            db = _connect(self.path, check, migrate, before_commit)
+            db = self._connect()
         except BaseException as error:  # noqa: BLE001 - any error is passed to the caller
             opened.set_exception(error)
             return
@@ -167,7 +158,7 @@ class Database:
             left = max(LEAST_SECONDS, requested_at + BUSY_SECONDS - time.monotonic())
             try:
                 db.conn.execute(f"PRAGMA busy_timeout = {int(1000 * left)}")
-                value = _in_transaction(db, function, before_commit)
+                value = self._in_transaction(db, function)
             except sqlite3.Error as error:
                 result.set_exception(_explained(error, self.path))
             except BaseException as error:  # noqa: BLE001 - any error is passed to the caller
@@ -176,6 +167,49 @@ class Database:
                 result.set_result(value)
             del function, result, job  # frees the images of this write before the next one
         db.close()
+
+    def _connect(self) -> sqlite_utils.Database:
+        path = self.path
+        if not keeps_locks(path.parent):  # SQLite would wait for long, and report that another program holds the file
+            raise no_locks(path)
+        try:
+            connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+        except sqlite3.Error as error:
+            raise _explained(error, path) from error
+        try:
+            db = sqlite_utils.Database(connection)
+            self._check(db)
+            findings = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if findings != ("ok",):
+                finding = " ".join(findings[0].split())
+                raise UserError(f"{path} is damaged ({finding}); restore a backup, or pick another workspace folder.")
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise UserError(f"The disk of {path} cannot keep a database safely; pick a folder on a local disk.")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = OFF")
+            self._in_transaction(db, self._migrate)
+            connection.execute("PRAGMA foreign_keys = ON")
+            return db
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise _explained(error, path) from error
+            raise
+
+    def _in_transaction(self, db: sqlite_utils.Database, function: WriteFunction[T]) -> T:
+        # IMMEDIATE waits for other processes here. A plain BEGIN, as in sqlite-utils, may wait half-way through.
+        db.conn.execute("BEGIN IMMEDIATE")
+        try:
+            value = function(db)
+            self._before_commit(db)
+            if not db.conn.in_transaction:
+                raise RuntimeError("a write function ended its own transaction")
+            db.conn.execute("COMMIT")
+        except BaseException:
+            db.conn.rollback()  # does nothing if SQLite has undone the transaction already
+            raise
+        return value
 
 
 class Repository:
@@ -238,53 +272,6 @@ def first_row(
 ) -> dict[str, Any] | None:
     """Return the first row of a query, or None. The query is finished then, so the caller may change its tables."""
     return next(iter(list(db.query(query, values))), None)
-
-
-def _connect(
-    path: Path, check: WriteFunction[None], migrate: WriteFunction[None], before_commit: WriteFunction[None]
-) -> sqlite_utils.Database:
-    if not keeps_locks(path.parent):  # SQLite would wait for long, and report that another program holds the file
-        raise no_locks(path)
-    try:
-        connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
-    except sqlite3.Error as error:
-        raise _explained(error, path) from error
-    try:
-        db = sqlite_utils.Database(connection)
-        check(db)
-        findings = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if findings != ("ok",):
-            finding = " ".join(findings[0].split())
-            raise UserError(f"{path} is damaged ({finding}); restore a backup, or pick another workspace folder.")
-        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        if mode != "wal":
-            raise UserError(f"The disk of {path} cannot keep a database safely; pick a folder on a local disk.")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = OFF")
-        _in_transaction(db, migrate, before_commit)
-        connection.execute("PRAGMA foreign_keys = ON")
-        return db
-    except sqlite3.Error as error:
-        connection.close()
-        raise _explained(error, path) from error
-    except BaseException:
-        connection.close()
-        raise
-
-
-def _in_transaction(db: sqlite_utils.Database, function: WriteFunction[T], before_commit: WriteFunction[None]) -> T:
-    # IMMEDIATE waits for other processes here. A plain BEGIN, as in sqlite-utils, may wait half-way through.
-    db.conn.execute("BEGIN IMMEDIATE")
-    try:
-        value = function(db)
-        before_commit(db)
-        if not db.conn.in_transaction:
-            raise RuntimeError("a write function ended its own transaction")
-        db.conn.execute("COMMIT")
-    except BaseException:
-        db.conn.rollback()  # does nothing if SQLite has undone the transaction already
-        raise
-    return value
 
 
 def _explained(error: sqlite3.Error, path: Path) -> Exception:

@@ -16,11 +16,12 @@ import pytest
 from PIL import Image
 
 from core.images import png_of
+from core.test_sets import Split
 from formats.exporting import export
 from formats.in_place import open_data_set
 from formats.layouts import LAYOUTS
 from formats.reading import read
-from formats.types import Example, Split, TestSet
+from formats.types import Example, TestSet
 from tests.support.data_set_files import SIDE, jpeg, tar_file, write
 
 NAMES = {0: "road", 10: "sky"}
@@ -112,11 +113,11 @@ def exported(layout: str, plain: bool) -> Callable[[Path], object]:
                     scene.name,
                     files / f"{scene.name}.png",
                     sha,
-                    scene.label,
-                    scene.split,
                     files / f"{scene.name}-mask.png",
-                    NAMES,
                     mask_sha,
+                    label=scene.label,
+                    split=scene.split,
+                    mask_classes=NAMES,
                 )
             )
         export(TestSet("Streets"), examples, root, layout)

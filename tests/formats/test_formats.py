@@ -25,12 +25,13 @@ from core import rle
 from core.errors import Cancelled, UserError
 from core.images import png_of
 from core.png import XMP_KEYWORD, bare, read_texts
+from core.test_sets import Role, Split
 from core.types import Edit
 from formats import draft as drafts
 from formats.exporting import export
 from formats.layouts import LAYOUTS
 from formats.reading import read
-from formats.types import Example, Role, Split, TestSet
+from formats.types import Example, TestSet
 
 WRITTEN = [name for name, layout in LAYOUTS.items() if layout.write is not None]
 WITHOUT_MASKS = [name for name in WRITTEN if name != "cityscapes"]
@@ -84,21 +85,21 @@ class Maker:
             name,
             path,
             sha,
-            label,
-            split,
             mask,
-            classes or {},
             mask_sha,
-            "ab" * 32,
-            role,
-            "A bird.",
-            NASTY if made else "",
-            (Edit("sunny", "snowy, or =so", "weather"),) if made else (),
-            ("weather",) if made else (),
-            {"lineage": {"method": "controlnet", "seed": 2**53 + 1, "prompt": NASTY}, "votes": [1, None]}
+            "<x:xmpmeta>drawn by a model</x:xmpmeta>" if made else "",
+            label=label,
+            split=split,
+            mask_classes=classes or {},
+            source="ab" * 32,
+            role=role,
+            caption="A bird.",
+            new_caption=NASTY if made else "",
+            edits=(Edit("sunny", "snowy, or =so", "weather"),) if made else (),
+            edit_types=("weather",) if made else (),
+            facts={"lineage": {"method": "controlnet", "seed": 2**53 + 1, "prompt": NASTY}, "votes": [1, None]}
             if made
             else {},
-            "<x:xmpmeta>drawn by a model</x:xmpmeta>" if made else "",
         )
 
 
@@ -542,10 +543,10 @@ def test_a_killed_export_leaves_no_folder_that_looks_whole(maker: Maker, tmp_pat
         check=False,
     )
     assert done.returncode == -9
-    (left,) = [path for path in tmp_path.iterdir() if path.name != "images"]
-    assert left.name.startswith("out.unfinished-") and contents(left) and not (left / "manifest.json").exists()
+    left, lock = sorted(path for path in tmp_path.iterdir() if path.name != "images")
+    assert left.name.startswith("out.unfinished-") and contents(left) and not list(left.rglob("manifest.json"))
     export(SET, wanted, tmp_path / "out", "coco")
-    assert not left.exists()
+    assert not left.exists() and not lock.exists()
     assert_same(read(tmp_path / "out", tmp_path / "in").examples, wanted)
 
 
@@ -585,11 +586,13 @@ def test_what_an_export_writes_is_swept_only_when_nobody_writes_it(
 ) -> None:
     """This also holds if all processes have the same process id, as in containers."""
     wanted = mixed(maker)
-    dead = [tmp_path / f"out.unfinished-{os.getpid()}-0123456{n}" for n in range(2)]
+    dead = [tmp_path / f"out.unfinished-0123456{n}" for n in range(2)]
     other = tmp_path / "out.unfinished-notes"
     for folder in (*dead, other):
         folder.mkdir()
         (folder / "a.png").write_bytes(b"x")
+    for folder in dead:
+        folder.with_suffix(f"{folder.suffix}.in-use").touch()
     inner: list[set[Path]] = []
 
     def progress(step: Any) -> None:
@@ -601,7 +604,7 @@ def test_what_an_export_writes_is_swept_only_when_nobody_writes_it(
             inner.append(set(tmp_path.glob("out.unfinished-*")))
 
     export(SET, wanted, tmp_path / "out", "csv", progress=progress)
-    assert inner[0] == inner[1] and len(inner[0]) == 2 and other in inner[0]
+    assert inner[0] == inner[1] and len(inner[0]) == 3 and other in inner[0]
     assert not any(folder.exists() for folder in dead) and other.exists()
     assert_same(read(tmp_path / "out", tmp_path / "in").examples, wanted)
 

@@ -42,7 +42,8 @@ def examples(maker: Maker, number: int, size: int, said: str = "") -> list[Examp
     for place in range(number):
         noise = np.random.default_rng(place).integers(0, 256, (size, size, 3), np.uint8)
         path, sha = maker.file(Image.fromarray(noise))
-        made.append(Example(f"image-{place}", path, sha, "bird", "test", role="source", facts={"prompt": said}))
+        facts = {"prompt": said}
+        made.append(Example(f"image-{place}", path, sha, label="bird", split="test", role="source", facts=facts))
     return made
 
 

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from core.test_sets import Split
 from formats import files as reading_files
 from formats import naming
 from formats import source as reading_source
 from formats.exporting import export
 from formats.naming import Names, folded
 from formats.reading import read
-from formats.types import Split
 from tests.formats.test_formats import SET, STREET, Maker, assert_same
 from tests.formats.test_import import BOAT, encoded, names, picture, put, told
 

@@ -23,14 +23,19 @@ from tests.support.workspaces import workspace_in
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    opened = Database(tmp_path / "test.db")
-    opened.open(lambda db: None, lambda db: None if "t" in db.table_names() else _create(db), lambda db: None)
+    opened = Database(
+        tmp_path / "test.db", nothing, lambda db: None if "t" in db.table_names() else _create(db), nothing
+    )
+    opened.open()
     yield opened
     opened.close()
 
 
+def nothing(_db: sqlite_utils.Database) -> None: ...
+
+
 def _create(db: sqlite_utils.Database) -> None:
-    db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, word TEXT UNIQUE)")
+    db.execute("CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY, word TEXT UNIQUE)")
 
 
 def count(database: Database) -> int:
@@ -109,8 +114,8 @@ def test_connections_of_ended_threads_go_with_them(database: Database) -> None:
 
 def test_writes_that_wait_are_done_before_closing(tmp_path: Path) -> None:
     path = tmp_path / "test.db"
-    database = Database(path)
-    database.open(lambda db: None, _create, lambda db: None)
+    database = Database(path, nothing, _create, nothing)
+    database.open()
     slow = threading.Event()
     with ThreadPoolExecutor(5) as pool:
         first = pool.submit(database.write, lambda db: slow.wait(60))
@@ -131,8 +136,8 @@ def test_writes_that_wait_are_done_before_closing(tmp_path: Path) -> None:
 
 def test_another_program_that_keeps_the_lock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_module, "BUSY_SECONDS", 0.1)
-    patient = Database(database.path)
-    patient.open(lambda db: None, lambda db: None, lambda db: None)
+    patient = Database(database.path, nothing, nothing, nothing)
+    patient.open()
     other = sqlite_utils.Database(database.path)
     other.conn.execute("BEGIN IMMEDIATE")
     with pytest.raises(UserError, match="Nothing was saved"):

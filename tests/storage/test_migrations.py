@@ -37,8 +37,8 @@ from tests.support.study_desk import crew, started, vote
 
 
 def opened(path: Path) -> Database:
-    database = Database(path)
-    database.open(migrations.check, migrations.migrate, take_up)
+    database = Database(path, migrations.check, migrations.migrate, take_up)
+    database.open()
     return database
 
 

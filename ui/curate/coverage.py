@@ -1,6 +1,4 @@
-"""The page /curate/coverage: image counts by two facets, gaps, and a plan to fill a cell. The address holds all
-choices.
-"""
+"""The page /curate/coverage: image counts by two facets, gaps, plans to fill a cell. The address holds all choices."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from core.types import StageName
 from services.curation.gallery import Detail
 from services.curation.views import View
 from services.runs.words import artifacts_of, edit_words, recipe_title
-from ui.curate.sets_words import set_address, version_key
+from ui.curate.sets_words import set_address
 from ui.diff import shortened, word_diff
 from ui.explore.checks import OUTCOMES, explained
 from ui.explore.parts import Tone, differences, image_url, mask_url, short_model
@@ -51,7 +51,7 @@ def detail_panel(detail: Detail) -> Html:
         checks=[(check, words_of(check), *OUTCOMES[check.outcome], explained(check)) for check in entry.checks],
         votes=facts["votes"],
         models=[_model(name, standing, facts["predictions"]) for name, standing in entry.standings.items()],
-        sets=[(set_address(version.test_set, version=version_key(version)), version.words) for version in detail.sets],
+        sets=[(set_address(version.test_set, version=version.key), version.words) for version in detail.sets],
         recipe=recipe_title(entry.recipe),
     )
 

@@ -30,23 +30,19 @@ def curate_page(
 
 
 Show = Callable[[Any, Any], Mapping[str, Any]]
-"""Function that makes the JSON of the reply from a command and its result."""
+"""Function of a command and its result that returns further values of the reply."""
 
 
-def given(command: Any, result: Any) -> Mapping[str, Any]:
-    """Return the result of a command unchanged."""
-    return {"result": plain(result)}
-
-
-def add_command(app: FastAPI, commands: Commands, name: str, show: Show = given) -> None:
-    """Let pages send a command as JSON to /curate/api/NAME. `show` makes the JSON of the reply. The reply to an error
-    is a message and the name of its field.
+def add_command(app: FastAPI, commands: Commands, name: str, show: Show = lambda _command, _result: {}) -> None:
+    """Let pages send a command as JSON to /curate/api/NAME. The reply is JSON with its `result`, and with what `show`
+    adds, such as the next address. The reply to an error is a message and the name of its field.
     """
     if name not in commands.known():
         raise UnknownCommand(f"there is no command {name!r}")
 
     def act(data: dict[str, Any]) -> Mapping[str, Any]:
         command = commands.parse(name, data)
-        return show(command, commands.do(command))
+        result = commands.do(command)
+        return {"result": plain(result), **show(command, result)}
 
     add_posted(app, f"/curate/api/{name}", act)

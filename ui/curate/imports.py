@@ -92,9 +92,7 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
         return await with_file(request, take, "file", ready=lambda: imports.require_ready(*_fields(query)))
 
     add_command(app, commands, "stop-import")
-    add_command(
-        app, commands, "import-into-test-set", lambda _, done: {"result": done, "go": set_address(done["test_set"])}
-    )
+    add_command(app, commands, "import-into-test-set", lambda _, done: {"go": set_address(done["test_set"])})
 
 
 def _fields(answers: Mapping[str, str]) -> tuple[str, str]:

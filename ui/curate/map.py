@@ -75,9 +75,9 @@ def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
         "total": filling.total,
         "filling": filling.working,
         "problem": filling.problem,
-        "making": making.working,
-        "note": making.note,
-        "failed": making.problem,
+        "making": making is not None and making.active,
+        "note": making.doing or "starting" if making is not None else "",
+        "failed": making.error if making is not None else "",
         "umap": len(umap.entries) if umap is not None else 0,
         "available": image_map.available,
     }

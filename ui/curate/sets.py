@@ -23,9 +23,9 @@ from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, version_facts
 from services.work_queue import WorkView
 from ui.curate import sets_page
-from ui.curate.frame import Show, add_command, curate_page, given
+from ui.curate.frame import add_command, curate_page
 from ui.curate.sets_page import exports_part, shown_version
-from ui.curate.sets_words import OBSTACLE_WORDS, PAGE, SETS, SetPlace, ShownVersion, set_address, version_key
+from ui.curate.sets_words import OBSTACLE_WORDS, PAGE, SETS, SetPlace, ShownVersion, set_address
 from ui.explore.parts import left
 from ui.markup import Html
 from ui.replies import FRESH, add_posted, fetched_at, file_at, page_at, page_number
@@ -81,7 +81,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
     @page_at(app, f"{SETS}/{{set_id}}", ALL_SETS)
     def one(request: Request, set_id: str, version: str = "") -> str:
         test_set = services.set_of(set_id)
-        chosen = _version(test_set, version) if version else shown_version(test_set)
+        chosen = services.version_of(f"{test_set.id}@{version}") if version else shown_version(test_set)
         return page("Test set", sets_page.set_page(_shown(services, test_set, chosen, place_of(request))))
 
     @file_at(app, "/curate/exports/{number}/{name}")
@@ -149,9 +149,7 @@ def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -
         message = f"{count_of(parted.moved, 'image', 'is')} now in a test set of {whose} own."
         return {"said": message, "open": {"words": f"Open “{parted.name}”", "address": set_address(parted.test_set)}}
 
-    def add(name: str, tell: Show) -> None:
-        add_command(app, commands, name, lambda command, result: {**given(command, result), **tell(command, result)})
-
+    add = partial(add_command, app, commands)
     add("create-test-set", lambda _, made: {"go": set_address(made["test_set"])})
     add("draft-test-set", lambda _, made: {"go": set_address(made["test_set"], version=DRAFT)})
     add("delete-test-set-draft", after_delete)
@@ -181,7 +179,7 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
             split = SplitTestSet.of(_shares(data))
             about, run = services.set_of(split.test_set).id, partial(services.drafts.split, split)
         elif kind == "release-test-set":
-            release = ReleaseTestSet.of(_thresholds(data))
+            release = ReleaseTestSet.of(data)
             about, run = services.set_of(release.test_set).id, partial(services.drafts.release, release)
         else:
             kind, version = "verify-test-set", services.version_of(str(data.get("version", "")))
@@ -193,7 +191,7 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
 
     def export(data: dict[str, Any]) -> Mapping[str, Any]:
         version = services.version_of(str(data.get("version", "")))
-        services.exports.start(version.id or f"{version.test_set}@{DRAFT}", str(data.get("layout", "")))
+        services.exports.start(version.id or version.reference, str(data.get("layout", "")))
         return _exports(services, version)
 
     def cancel(data: dict[str, Any]) -> Mapping[str, Any]:
@@ -235,13 +233,6 @@ def place_of(request: Request) -> SetPlace:
     against = request.query_params.get("against", "")
     page = page_number(request.query_params.get("page", ""))
     return SetPlace(parts, against if against in OBSTACLE_WORDS else "", page)
-
-
-def _version(test_set: TestSet, name: str) -> SetVersion:
-    for version in test_set.versions:
-        if version_key(version) == name:
-            return version
-    raise Missing(f"“{test_set.name}” has no {'draft' if name == DRAFT else 'such version'}: choose one on its page.")
 
 
 def _filter(place: SetPlace, readiness: Readiness | None) -> ImageFilter:
@@ -291,23 +282,3 @@ def _shares(data: dict[str, Any]) -> dict[str, Any]:
         if not 0 <= read[name] <= 1:
             raise UserError("A share has to be from 0 to 100 per cent.", field=name)
     return read
-
-
-def _thresholds(data: dict[str, Any]) -> dict[str, Any]:
-    """Parse the lines of a field as thresholds by name. Raises UserError."""
-    thresholds: dict[str, float] = {}
-    for line in str(data.get("thresholds", "")).splitlines():
-        if not line.strip():
-            continue
-        name, _, value = line.rpartition("=")
-        name = " ".join(name.split())
-        try:
-            number = float(value)
-        except ValueError:
-            number = None
-        if not name or number is None:
-            raise UserError(f"“{line.strip()[:80]}” is no threshold: write NAME=NUMBER.", field="thresholds")
-        if name in thresholds:
-            raise UserError(f"The threshold “{name[:80]}” is given twice: keep one of them.", field="thresholds")
-        thresholds[name] = number
-    return {**data, "thresholds": thresholds}

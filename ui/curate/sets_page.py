@@ -49,7 +49,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 def set_page(shown: ShownVersion) -> Html:
     """Return the page of a test set, without its frame."""
     version = shown.version
-    query: dict[str, str | list[str]] = {"version": sets_words.version_key(version), **shown.place.query}
+    query: dict[str, str | list[str]] = {"version": version.key, **shown.place.query}
     tasks = shown.readiness.tasks if shown.readiness is not None else {}
     named = version.words if version.words.isprintable() else version.id
     return render(
@@ -198,7 +198,7 @@ def difference_page(
     }
     if kind not in changes:
         kind = next((name for name, entries in changes.items() if entries), "added")
-    query = {"old": sets_words.reference(old), "new": sets_words.reference(new)}
+    query = {"old": old.reference, "new": new.reference}
     address = sets_words.set_address(new.test_set, "/compare")
     return render(
         "curate/set_difference.html",

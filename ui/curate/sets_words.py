@@ -100,7 +100,7 @@ class ShownVersion:
     def address(self, meant: ImageFilter | None = None, against: str = "") -> str:
         """Return the address of images that match `meant` and have the obstacle `against`. Without both: all images."""
         place = SetPlace(meant or ImageFilter(), against)
-        query = urlencode({"version": version_key(self.version), **place.query}, doseq=True)
+        query = urlencode({"version": self.version.key, **place.query}, doseq=True)
         return f"{set_address(self.held.id)}?{query}"
 
     def choice(self, meant: ImageFilter) -> tuple[str, bool]:
@@ -115,16 +115,6 @@ def set_address(set_id: str, end: str = "", **query: str | int) -> str:
     """Return the address of a page of a test set. Query values of "" and 0 are left out."""
     parameters = urlencode({name: value for name, value in query.items() if value not in ("", 0)})
     return f"{SETS}/{set_id}{end}" + (f"?{parameters}" if parameters else "")
-
-
-def version_key(version: SetVersion) -> str:
-    """Return the name of a version in an address of its set."""
-    return "draft" if version.is_draft else str(version.place)
-
-
-def reference(version: SetVersion) -> str:
-    """Return the name of a version in the address of a comparison."""
-    return f"{version.test_set}@{version_key(version)}"
 
 
 def version_title(version: SetVersion) -> str:

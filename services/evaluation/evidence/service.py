@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from core.errors import UserError
@@ -14,7 +14,7 @@ from services.evaluation.evidence.bundle import released, write_bundle
 from services.evaluation.service import EvaluationService, about, cancelled, work_facts
 from services.evaluation.types import EvaluationQuestion
 from services.queries import Query
-from services.test_sets.exports import FOLDER, ReadyExport, file_stem
+from services.test_sets.exports import ReadyExport, drop_export, written_export
 from services.work_queue import OnWork, WorkQueue, WorkView
 from storage.workspace import Workspace
 
@@ -26,7 +26,7 @@ class Evidence:
 
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
-        self.work = WorkQueue(changes, _drop, name="evidence of a test set")
+        self.work = WorkQueue(changes, drop_export, name="evidence of a test set")
         """Queue of this work. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
 
     @does("begin-evidence", acts.OnTwoModels)
@@ -71,15 +71,8 @@ class Evidence:
     def _write(self, questions: tuple[EvaluationQuestion, ...], on_work: OnWork) -> ReadyExport:
         version = released(self._workspace, questions[0])
         on_work(0, 0)
-        folder = self._workspace.scratch(FOLDER)
-        try:
-            file = folder / f"{file_stem(version.set_name, 'test-set')}-v{version.place}-{NAME}.zip"
+
+        def write(file: Path) -> None:
             write_bundle(self._workspace, self._evaluations, questions, file, on_work)
-            return ReadyExport(version.id, NAME, file, file.name, file.stat().st_size)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
 
-
-def _drop(result: ReadyExport) -> None:
-    shutil.rmtree(result.file.parent, ignore_errors=True)
+        return written_export(self._workspace, version, NAME, write)

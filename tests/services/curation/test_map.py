@@ -217,10 +217,10 @@ def test_umap_is_made_in_the_background_kept_and_stopped(
     with pytest.raises(UserError, match="already"):
         studio.commands.send("make-map", {})
     studio.commands.send("stop-map", {})
-    assert not studio.image_map.making().working and studio.image_map.layout("umap") is None
+    assert studio.image_map.making() is None and studio.image_map.layout("umap") is None
     studio.commands.send("make-map", {})
-    until(lambda: not studio.image_map.making().working, 300)
-    assert studio.image_map.making().problem == ""
+    until(lambda: (made := studio.image_map.making()) is not None and not made.active, 300)
+    assert (made := studio.image_map.making()) is not None and (made.state, made.error) == ("done", "")
     again = ImageMap(studio.workspace, studio.meaning)
     layout = again.layout("umap")
     assert layout is not None and sorted(layout.entries.tolist()) == sorted(

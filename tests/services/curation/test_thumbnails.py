@@ -22,13 +22,12 @@ from PIL import Image
 from core.errors import UserError
 from core.run_record import RunRecord
 from core.types import Task
-from services.curation.thumbnails import ThumbnailFill, unseen
+from services.curation.thumbnails import ThumbnailFill
 from services.curation.views import View
 from services.pictures import StoredPictures
 from services.studio import Studio
 from storage.backup import backup, restore
 from storage.runs.runs import ImportedRun
-from storage.thumbnails import Seen
 from storage.workspace import Workspace
 from tests.support.cases import made_case
 from tests.support.scripted import performed
@@ -96,9 +95,8 @@ def apart(one: Image.Image, other: Image.Image) -> float:
 
 
 def left(workspace: Workspace) -> int:
-    """Return the number of entries of the catalogue that are not looked through yet."""
-    seen = unseen(workspace.thumbnails.seen(), workspace.thumbnails.latest_entry())
-    return sum(last - first + 1 for first, last in seen.gaps)
+    """Return the number of entries of the catalogue that may lack thumbnails."""
+    return workspace.thumbnails.latest_entry() - workspace.thumbnails.checked()
 
 
 def filling(workspace: Workspace, most: int | None = None) -> ThumbnailFill:
@@ -274,24 +272,32 @@ def test_an_older_workspace_is_filled_in_the_newest_first_and_goes_on_where_it_s
     source = workspace.runs.search()[0].source_sha
     shutil.rmtree(workspace.folder / "thumbs")
     stopped = filling(workspace, most=10)
-    assert left(workspace) == 30
     assert not stopped.fill()
     assert there(workspace) == {source, *shas[20:]}
-    assert left(workspace) == 20
 
     newer = filled(workspace, 5, first=100)
     newer_source = workspace.runs.search()[0].source_sha
     for sha in newer:
         file_of(workspace, sha).unlink()
-    again = filling(workspace, most=7)
-    assert left(workspace) == 25
+    again = filling(workspace, most=17)
     assert not again.fill()
     assert there(workspace) == {source, newer_source, *newer, *shas[18:]}
+    assert left(workspace) == 35
 
     last = filling(workspace)
     assert last.fill() and last.fill()
     assert there(workspace) == {source, newer_source, *newer, *shas}
     assert left(workspace) == 0
+
+
+def test_one_fill_goes_on_where_it_stopped(workspace: Workspace) -> None:
+    shas = filled(workspace, 30)
+    shutil.rmtree(workspace.folder / "thumbs")
+    asked = iter([*[True] * 10, False, *[True] * 40])
+    fill = ThumbnailFill(workspace.thumbnails, workspace.saved, lambda: next(asked))
+    assert not fill.fill()
+    assert fill.fill() and len(list(asked)) == 20
+    assert set(shas) <= there(workspace) and left(workspace) == 0
 
 
 def test_where_all_was_looked_through_nothing_is_looked_at_again(
@@ -324,7 +330,7 @@ def test_more_than_are_asked_for_together_are_all_filled_in(
         shutil.rmtree(workspace.folder / "thumbs")
         assert filling(workspace).fill()
         assert set(shas) <= there(workspace)
-        assert workspace.thumbnails.seen() == Seen(workspace.thumbnails.latest_entry())
+        assert left(workspace) == 0
 
 
 def test_a_damaged_image_stops_nothing_and_a_deleted_run_is_left_out(workspace: Workspace) -> None:
@@ -350,22 +356,13 @@ def test_a_disk_that_takes_nothing_ends_it_and_nothing_counts_as_done(workspace:
     assert filling(workspace).fill() and set(shas) <= there(workspace)
 
 
-@pytest.mark.parametrize("held", [b"", b"\x00" * 40, b"[]", b'{"latest": 3}', b'{"latest": "x", "gaps": []}'])
+@pytest.mark.parametrize("held", [b"", b"\x00" * 40, b"x", b"1.5"])
 def test_a_note_of_what_was_seen_that_cannot_be_read_means_nothing_was(workspace: Workspace, held: bytes) -> None:
     shas = filled(workspace, 3)
     file_of(workspace, shas[1]).unlink()
     assert left(workspace) == 3
-    (workspace.folder / "thumbs" / "seen.json").write_bytes(held)
+    (workspace.folder / "thumbs" / "checked.txt").write_bytes(held)
     assert filling(workspace).fill() and shas[1] in there(workspace)
-
-
-def test_what_comes_in_is_a_gap_of_its_own_or_of_the_one_before() -> None:
-    assert unseen(Seen(), 0) == Seen()
-    assert unseen(Seen(), 9) == Seen(9, ((1, 9),))
-    assert unseen(Seen(9), 9) == Seen(9)
-    assert unseen(Seen(9, ((2, 5),)), 12) == Seen(12, ((2, 5), (10, 12)))
-    assert unseen(Seen(9, ((2, 5), (7, 9))), 12) == Seen(12, ((2, 5), (7, 12)))
-    assert unseen(Seen(9, ((2, 5),)), 3) == Seen(9, ((2, 5),)), "a note of a newer state than the database stays"
 
 
 def test_the_studio_fills_them_in_by_itself_and_makes_way_for_a_job(

@@ -208,7 +208,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     with Workspace(folder) as workspace:
         version = version_of(workspace, first)
         held = by_image(workspace.test_sets.entries(version.number))
-        assert [(one.sha, one.label, one.split, one.source_sha) for one in sorted(back.examples, key=by_sha)] == [
+        assert [(one.sha, one.label, one.split, one.source) for one in sorted(back.examples, key=by_sha)] == [
             (sha, held[sha].label, held[sha].split, held[sha].source) for sha in sorted(held)
         ]
         for layout in (name for name, each in LAYOUTS.items() if each.write is not None and name != "cityscapes"):

@@ -476,7 +476,7 @@ def test_an_example_says_what_is_known_of_an_image(workspace: Workspace) -> None
     assert (made.caption, made.new_caption, made.edit_types) == ("A red bird.", "A blue bird.", ("attribute",))
     assert made.image.read_bytes() == workspace.images.path(made.sha).read_bytes()
     assert (made.facts["lineage"]["seed"], made.facts["test_case"]) == ("10", cases[0])
-    assert (source.caption, source.new_caption, source.sha, source.edits) == ("A red bird.", "", made.source_sha, ())
+    assert (source.caption, source.new_caption, source.sha, source.edits) == ("A red bird.", "", made.source, ())
 
 
 def ran(capsys: pytest.CaptureFixture[str], workspace: Workspace, *arguments: object) -> tuple[int, list[str]]:
