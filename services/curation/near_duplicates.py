@@ -30,7 +30,7 @@ from pydantic import Field
 from core.csv_tables import facts
 from core.errors import UserError
 from core.image_filter import ImageFilter
-from core.perceptual_hashes import Groups, mirrored
+from core.perceptual_hashes import mirrored
 from core.test_sets import ImageHashes
 from pipeline.models.nearest import close_pairs, nearest
 from services.commands import does
@@ -122,6 +122,8 @@ class NearDuplicates:
 
         Raises UserError for more than `MOST_COMPARED` images.
         """
+        from scipy.cluster.hierarchy import DisjointSet
+
         table = self._meaning.table()
         rows = np.flatnonzero(entry_sets.has(allowed, table.entries))
         if len(rows) > MOST_COMPARED:
@@ -131,13 +133,13 @@ class NearDuplicates:
             )
 
         entries = table.entries[rows].tolist()
-        groups = Groups[int]()
+        groups = DisjointSet(entries)
         by_image: dict[str, list[int]] = defaultdict(list)
         for entry, sha in self._workspace.vectors.images_of(entries).items():
             by_image[sha].append(entry)
         for equal in by_image.values():
             for entry in equal[1:]:
-                groups.join(entry, equal[0])
+                groups.merge(entry, equal[0])
         first = {equal[0] for equal in by_image.values()}
         is_first = np.array([entry in first for entry in entries], bool)
         pairs = close_pairs(np.asarray(table.rows[rows[is_first]], np.float32), BETWEEN[0], MOST_PAIRS)
@@ -148,12 +150,9 @@ class NearDuplicates:
         without = set(images.values()) - hashes.keys()
         unreadable = self._meaning.hash_later(without)
         for entry, alike in self._judged(close, images, hashes):
-            groups.join(alike.entry, entry)
-        members: dict[int, list[int]] = defaultdict(list)
-        for entry in entries:
-            members[groups.of(entry)].append(entry)
+            groups.merge(alike.entry, entry)
         alike_groups = sorted(
-            (tuple(sorted(group)) for group in members.values() if len(group) > 1), key=lambda g: (-len(g), g)
+            (tuple(sorted(group)) for group in groups.subsets() if len(group) > 1), key=lambda g: (-len(g), g)
         )
         waiting = entry_sets.size(allowed) - len(entries) + len(without) - unreadable
         return AlikeGroups(tuple(alike_groups), len(entries), waiting, len(pairs) < MOST_PAIRS, unreadable)
