@@ -266,7 +266,7 @@ def _alternatives(command: CellCommand) -> dict[EditType, str]:
 
 
 def _edits_words(recipe: Recipe) -> bool:
-    return recipe.section_card("keywords") == "keywords" and recipe.has("alternatives")
+    return recipe.section_card("keywords") == "keywords" and "alternatives" in recipe.names
 
 
 def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:
