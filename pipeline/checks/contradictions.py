@@ -38,7 +38,8 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
     try:
         return TypeAdapter(tuple[Rule, ...]).validate_python(data.get("rules", []))
     except ValidationError as error:
-        rule = f"Rule {int(error.errors()[0]['loc'][0]) + 1} in {path}"
+        number = next((place for place in error.errors()[0]["loc"] if isinstance(place, int)), 0) + 1
+        rule = f"Rule {number} in {path}"
         raise UserError(f"{rule} is malformed: it needs a text “says” and two lists, “one” and “other”.") from error
 
 
