@@ -9,28 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from core.regions import Region
 from core.settings import MOST_AT_ONCE, Start
-from core.types import Check, CounterfactualCaption, StageName, Task, to_plain
+from core.types import Check, CounterfactualCaption, Data, StageName, Task, to_plain
 
 DEFAULT_RECIPE = "dillema"
 """The recipe of a new run, and of every image that was recorded without one."""
 
 
-class DrawnBatch(BaseModel):
+class DrawnBatch(Data):
     """The batch that an image was drawn in. The exact bits of its pixels depend on this batch and on the machine."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     size: int = Field(1, ge=1, le=MOST_AT_ONCE)
     """Number of images in the batch, including those that only filled it up."""
@@ -52,10 +42,8 @@ class DrawnBatch(BaseModel):
         return written if self.compiled else {name: value for name, value in written.items() if name != "compiled"}
 
 
-class MethodSettings(BaseModel):
+class MethodSettings(Data):
     """The settings of the method that made an image. Each method has its own subclass."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @property
     def steps(self) -> int | None:

@@ -9,7 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from core.types import Data
 
 ROOT = Path(__file__).resolve().parent.parent
 """Folder of the repository. Relative paths in a profile start here."""
@@ -25,12 +27,6 @@ def in_bytes(number: float) -> str:
             digits = f"{share:.1f}" if power == 9 and share < 9.95 else f"{share:.0f}"
             return f"{digits.removesuffix('.0')} {unit}"
     return f"{number:.0f} bytes"
-
-
-class Data(BaseModel):
-    """Base class of a section. A section cannot be changed and accepts no unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Weights(Data):

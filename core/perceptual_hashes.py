@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+
+if TYPE_CHECKING:
+    from scipy.cluster.hierarchy import DisjointSet
 
 DISTANCE = 3
 """Maximum number of differing bits between the hashes of pictures that look alike. No two of 1,000 scenes of the drawn
@@ -109,36 +112,19 @@ def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
     return is_near[place]
 
 
-class Groups(Generic[K]):
-    """Groups of things. Things joined directly or through others are in one group (union-find)."""
-
-    def __init__(self) -> None:
-        self._above: dict[K, K] = {}
-
-    def join(self, one: K, other: K) -> None:
-        """Merge the groups of two things."""
-        self._above[self.of(one)] = self.of(other)
-
-    def of(self, thing: K) -> K:
-        """Return the representative of a thing's group. All things of the group have the same one."""
-        top = thing
-        while (above := self._above.setdefault(top, top)) != top:
-            top = above
-        while thing != top:  # path compression: the next lookup is short
-            self._above[thing], thing = top, self._above[thing]
-        return top
-
-
-def join_alike(groups: Groups[K], hashes: Mapping[K, int]) -> None:
-    """Merge the groups of all things whose hashes, mirrored or not, differ in at most `DISTANCE` bits."""
+def join_alike(groups: DisjointSet, hashes: Mapping[K, int]) -> None:
+    """Add the things to the groups, and merge the groups of all whose hashes, mirrored or not, differ in at most
+    `DISTANCE` bits.
+    """
     holders: dict[int, K] = {}
     near = NearHashes()
     for thing, value in hashes.items():
+        groups.add(thing)
         if value in holders:
-            groups.join(thing, holders[value])
+            groups.merge(thing, holders[value])
             continue
         for other in [*near.near(value), *near.near(mirrored(value))]:
-            groups.join(thing, holders[other])
+            groups.merge(thing, holders[other])
         holders[value] = thing
         near.add(value)
 

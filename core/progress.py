@@ -33,29 +33,15 @@ OnCount = Callable[[int, int], None]
 
 
 class Pace:
-    """Estimates the remaining time from the steps done so far."""
+    """Estimates the remaining time from the steps done so far, or from `known` seconds per step until one is done."""
 
-    def __init__(self, total: int) -> None:
-        self.total, self._start = total, time.monotonic()
+    def __init__(self, total: int, known: float | None = None) -> None:
+        self.total, self._known, self._start = total, known, time.monotonic()
 
-    def seconds_left(self, done: int) -> float | None:
+    def seconds_left(self, done: float) -> float | None:
         """Return the seconds until all steps are done, or None if nothing was measured yet."""
-        return (time.monotonic() - self._start) / done * (self.total - done) if done > 0 else None
-
-
-class StepTimer:
-    """Estimates the time of steps whose total may change. Uses `known` seconds per step until one step is done."""
-
-    def __init__(self, known: float | None = None) -> None:
-        self.steps = 0.0
-        """Number of steps done since the beginning, including those of dropped images."""
-        self._known, self._start = known, time.monotonic()
-
-    def seconds_left(self, steps: int) -> float | None:
-        """Return the seconds that `steps` more steps take, or None if nothing was measured yet."""
-        if self.steps <= 0:
-            return None if self._known is None else self._known * steps
-        return (time.monotonic() - self._start) / self.steps * steps
+        each = (time.monotonic() - self._start) / done if done > 0 else self._known
+        return None if each is None else each * (self.total - done)
 
 
 _STOP: ContextVar[threading.Event | None] = ContextVar("stop", default=None)

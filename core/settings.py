@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from core.seeds import LARGEST
-from core.types import EDIT_TYPES, EditType
+from core.types import EDIT_TYPES, Data, EditType
 
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
 Combinations = Literal["spread", "all", "one of each", "at random", "factorial", "chosen", "model"]
@@ -36,11 +36,7 @@ _AtOnce = Annotated[int, Field(ge=0, le=MOST_AT_ONCE)]
 _Evaluations = Annotated[int, Field(ge=1, le=20)]
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class CaptionSettings(_Settings):
+class CaptionSettings(Data):
     """Settings of stage 1, the caption."""
 
     max_new_tokens: int = Field(80, ge=8, le=400, description="Longest caption, in tokens")
@@ -48,7 +44,7 @@ class CaptionSettings(_Settings):
     temperature: float = Field(0.0, ge=0, le=2, description="0 gives the likeliest caption; more gives others")
 
 
-class LanguageSettings(_Settings):
+class LanguageSettings(Data):
     """Settings that stages 2 to 4 share."""
 
     temperature: float = Field(0.2, ge=0, le=2, description="How freely the language model words its reply")
@@ -159,7 +155,7 @@ class PerturbationSettings(_TypedEdits):
         return tuple(name for name in EDIT_TYPES if self.ticks(name) for _ in range(self.per_type))
 
 
-class ConditioningSettings(_Settings):
+class ConditioningSettings(Data):
     """The control image: the structure of the source image that the generator has to keep."""
 
     kind: ControlKind = Field("canny", description="What the control image shows of the source image")
@@ -189,7 +185,7 @@ class ConditioningSettings(_Settings):
 _OF_KIND: dict[ControlKind, tuple[str, ...]] = {"canny": ("low", "high", "median", "stretch"), "line art": ("coarse",)}
 
 
-class GenerationSettings(_Settings):
+class GenerationSettings(Data):
     """Settings of stage 5, which draws the images."""
 
     images_per_caption: int = Field(1, ge=1, le=8, description="Images made from each caption")
@@ -246,7 +242,7 @@ class GenerationSettings(_Settings):
         return InversionSettings(steps=self.steps, evaluations=self.inversion_evaluations)
 
 
-class InversionSettings(_Settings):
+class InversionSettings(Data):
     """Settings for turning a source into the noise from which the image generator draws it."""
 
     steps: int = Field(10, ge=1, le=150, description="Steps from the source to the noise, and back")
@@ -264,7 +260,7 @@ class InversionSettings(_Settings):
     guidance: _Guidance = Field(7.5, description="Guidance for which the empty text is optimised")
 
 
-class EditingSettings(_Settings):
+class EditingSettings(Data):
     """Settings of an editor that follows an instruction. `GenerationSettings` has the number of images and seeds."""
 
     steps: int = Field(4, ge=1, le=100, description="Denoising steps; a distilled editor was made for four")
@@ -281,7 +277,7 @@ class EditingSettings(_Settings):
     batch: _AtOnce = Field(0, description="Images edited at once; 0 leaves it to the profile and the machine")
 
 
-class EditSettings(_Settings):
+class EditSettings(Data):
     """Settings of attention control over the inverted source (stage 5). `GenerationSettings` has steps and guidance."""
 
     cross_replace: _Share = Field(
@@ -312,7 +308,7 @@ class EditSettings(_Settings):
     )
 
 
-class SubjectSettings(_Settings):
+class SubjectSettings(Data):
     """Settings of the stage that finds the subject of a picture."""
 
     phrase: str = Field("", max_length=100, description="Word to look for; empty: the label, or each protected class")
@@ -393,7 +389,7 @@ class BackgroundsSettings(LanguageSettings):
     )
 
 
-class CompositeSettings(_Settings):
+class CompositeSettings(Data):
     """Settings of stage 5 for a new background behind the subject. `GenerationSettings` determines how it is drawn."""
 
     layout: Literal["edges", "text", "outpaint"] = Field(
@@ -416,7 +412,7 @@ class CompositeSettings(_Settings):
         return bool(self.shift or self.scale > 1 or self.rotation or self.flip)
 
 
-class UnderTestSettings(_Settings):
+class UnderTestSettings(Data):
     """Settings of the model under test. They change no image, so they make nothing stale."""
 
     source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
@@ -491,7 +487,7 @@ class UnderTestSettings(_Settings):
         return f"{self.source} {self.address if self.source == 'http' else self.name or self.file}"
 
 
-class Settings(_Settings):
+class Settings(Data):
     """All settings of a run. A profile overrides the defaults."""
 
     caption: CaptionSettings = CaptionSettings()

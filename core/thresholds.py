@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
-from core.types import Check
+from core.types import Check, Data
 
 
-class Band(BaseModel):
+class Band(Data):
     """The two thresholds of one check. They depend on the model that measures, so each profile has its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     failed_below: float
     passed_from: float

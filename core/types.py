@@ -1,5 +1,5 @@
 """Values passed between stages, rooms and the outside: frozen dataclasses. `to_plain` and `from_plain` convert any of
-them (except images) to JSON-ready data and back, validated.
+them (except images) to JSON-ready data and back, validated. `Data` is the base of settings and other checked data.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar, get_args, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from core.errors import UserError
 from core.validation_messages import reason
@@ -26,6 +26,12 @@ TaskKind = Literal["classification", "segmentation"]
 Author = Literal["model", "person"]
 Outcome = Literal["passed", "failed", "cannot tell"]
 """Result of a check. "cannot tell" counts neither for nor against an image."""
+
+
+class Data(BaseModel):
+    """Base class of validated data. An instance cannot be changed, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError, model_validator
 
 from core.errors import UserError
-from core.model_sections import Data
-from core.types import CounterfactualCaption, EditType, Task, failed
+from core.types import CounterfactualCaption, Data, EditType, Task, failed
 from core.validation_messages import reason
 from demo.train.common import TRAIN_SEEDS
 from demo.train.corpus import random_example

@@ -24,7 +24,7 @@ from core.errors import Cancelled, UnreadableReply, UserError, one_line, out_of_
 from core.images import image_sha
 from core.lineage import DEFAULT_RECIPE, Failure, Lineage, MethodSettings, TestCase
 from core.masks import NO_MASK, InMask, in_mask
-from core.progress import Progress, StepTimer, stop_if, stoppable
+from core.progress import Pace, Progress, stop_if, stoppable
 from core.settings import Settings
 from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task, Values
 from pipeline.drawing_speed import Effort, SideTime, Speeds
@@ -449,7 +449,9 @@ class Drawing:
         self._driver, self._recipe, self._worklist = driver, recipe, worklist
         self._emit, self._cancelled = emit, cancelled
         self._open: list[_Batch] = []
-        self._timer: StepTimer | None = None
+        self._pace: Pace | None = None
+        self._steps = 0.0
+        """Number of denoising steps done since the beginning, including those of dropped images."""
         self._smaller = 0
         """Size of the last batch that was made smaller for lack of memory, 0 if none was."""
 
@@ -574,10 +576,10 @@ class Drawing:
         """Report that a batch begins, and return the function that reports its steps."""
         prepared, watched = images[0].source.prepared, images[0].source.work.request.watched
         steps = prepared.settings.steps or 1
-        if self._timer is None:
+        if self._pace is None:
             known = self._driver.speeds.seconds(self._effort(prepared))
-            self._timer = StepTimer(None if known is None else known / steps)
-        timer, before, previews = self._timer, self._timer.steps, SideTime()
+            self._pace = Pace(0, None if known is None else known / steps)
+        pace, before, previews = self._pace, self._steps, SideTime()
         first, last = self.done + 1, self.done + len(images)
         which = f"image {first}" if len(images) == 1 else f"images {first} to {last}"
         smaller = f"{self._smaller} at once, as there is too little memory for {size}"
@@ -586,11 +588,12 @@ class Drawing:
         def tell(step: float) -> None:
             total = last + sum(len(batch.images) for batch in self._open) + self._worklist.waiting()
             at = self.done * steps + int(step * len(images))
-            left = timer.seconds_left(total * steps - at)
+            pace.total = round(self._steps) + total * steps - at
             # Some models compile or load parts at the first image, which takes longer.
             notes = [getattr(self.method, "waits", ""), smaller if 0 < self._smaller < size else ""]
             remarks = ", ".join(filter(None, notes))
             note = f"{which} of {total}{f' ({remarks})' if remarks else ''}"
+            left = pace.seconds_left(self._steps)
             for number in numbers:
                 self.tell(number, Progress(GENERATION, at, total * steps, left, note, int(step)))
 
@@ -598,7 +601,7 @@ class Drawing:
             self._stop_if_dropped(images)
             # A scheduler may take a few more steps than the settings say, so steps are scaled to the bar's length.
             step = min(done, of) * steps / max(of, 1)
-            timer.steps = before + step * len(images)
+            self._steps = before + step * len(images)
             tell(step)
             if watched and done < of and previews.affordable(PREVIEW_SHARE):
                 with previews.measured():

@@ -124,13 +124,13 @@ def prompts_from_plain(data: Mapping[str, Any], slots: Sequence[PromptSlot]) -> 
 
 def _load(path: Path, name: str, slot: PromptSlot) -> Prompt | None:
     where = f"{name}/{slot.name}"
-    if not slot.needed and not slot.default and not path.exists():
-        return None
-    if slot.default and not path.exists():
-        return _checked(Prompt(where, slot.default), slot)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
+        if slot.default:
+            return _checked(Prompt(where, slot.default), slot)
+        if not slot.needed:
+            return None
         raise PromptError(f"The prompt {where} is missing: there is no file {path.name} in prompts/{name}.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PromptError(f"The prompt {where} cannot be read: {error}.") from error

@@ -120,9 +120,6 @@ class Recipe:
         """The last text stage, after which a person approves the images."""
         return self.stages[-1]
 
-    def has(self, name: StageName) -> bool:
-        return name in self.names
-
     def stage(self, name: StageName) -> Stage:
         """Return the stage of this name. Raises UserError if the recipe has none."""
         if name not in self.names:
@@ -197,14 +194,6 @@ class Recipe:
                 return stage.name
         # The drawing's card shows the number of images and the seeds for every method.
         return GENERATION if section in (*self.drawing_method.sections, "generation") else None
-
-    def is_current(self, counterfactual: CounterfactualCaption, values: Values) -> bool:
-        """Return True if a used caption of these values has the same words and edits as the image's caption."""
-        captions = self.captions(values)
-        return captions is not None and any(
-            item.used and item.text == counterfactual.text and item.edits == counterfactual.edits
-            for item in captions.items
-        )
 
 
 def _unedited(values: Values) -> CounterfactualCaptions | None:
@@ -350,8 +339,11 @@ def prompt_title(name: str) -> str:
 
 
 def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Values) -> bool:
-    """Return True if an image's caption is still a current caption of its run under this recipe."""
-    return recipe in _known and _known[recipe].is_current(counterfactual, values)
+    """Return True if one of the run's used captions under this recipe has the words and edits of an image's caption."""
+    captions = _known[recipe].captions(values) if recipe in _known else None
+    return captions is not None and any(
+        item.used and item.text == counterfactual.text and item.edits == counterfactual.edits for item in captions.items
+    )
 
 
 def edits_in_words(recipe: str, counterfactual: CounterfactualCaption) -> str:

@@ -7,9 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from core.errors import UserError
+from core.types import Data
 from core.words import contains
 
 RULES = Path(__file__).resolve().parent / "contradictions.toml"
@@ -18,10 +19,8 @@ RULES = Path(__file__).resolve().parent / "contradictions.toml"
 Phrase = Annotated[str, Field(pattern=r"\S")]
 
 
-class Rule(BaseModel):
+class Rule(Data):
     """A rule: a text with a word of `one` may not have a word of `other`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     says: str = Field(min_length=1)
     """The reason, as a sentence without a full stop."""
@@ -36,14 +35,12 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"The rules in {path} cannot be read: {error}.") from error
-    loaded = []
-    for number, rule in enumerate(data.get("rules", []), 1):
-        try:
-            loaded.append(Rule.model_validate(rule))
-        except ValidationError as error:
-            message = f"Rule {number} in {path} is malformed: it needs a text “says” and two lists, “one” and “other”."
-            raise UserError(message) from error
-    return tuple(loaded)
+    try:
+        return TypeAdapter(tuple[Rule, ...]).validate_python(data.get("rules", []))
+    except ValidationError as error:
+        number = next((place for place in error.errors()[0]["loc"] if isinstance(place, int)), 0) + 1
+        rule = f"Rule {number} in {path}"
+        raise UserError(f"{rule} is malformed: it needs a text “says” and two lists, “one” and “other”.") from error
 
 
 @lru_cache(maxsize=1000)

@@ -13,9 +13,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import BaseModel, ConfigDict
 
-from core.types import Check
+from core.types import Check, Data
 
 FRAMING_KEPT = "framing kept"
 LEAST_COVERED = 0.95
@@ -35,12 +34,10 @@ _LEAST_OVERLAP = 0.5
 """Minimum share of the source that a shifted image must overlap. Smaller overlaps may correlate by chance."""
 
 
-class Drift(BaseModel):
+class Drift(Data):
     """Zoom and shift of an image. A point (x, y) of its source lies in the image at zoom * (x, y) + (right, down). All
     coordinates are counted from the centre, in shares of width and height.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     zoom: float
     right: float

@@ -13,7 +13,7 @@ from core.errors import UserError
 from core.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
 from core.lineage import Lineage, MethodSettings
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
-from core.progress import OnProgress, Progress, StepTimer, stop_if
+from core.progress import OnProgress, Pace, Progress, stop_if
 from core.regions import WHOLE, Region
 from core.settings import ConditioningSettings, GenerationSettings, Settings, Start
 from core.types import GENERATION, CounterfactualCaption, Task
@@ -126,14 +126,13 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         stop_if(cancelled)
         fitted = fit(source.image, own.generation.short_side, SIDE_MULTIPLE)
         control = control_image(fitted, own.conditioning, self._models.detector, source.mask)
-        inversion, timer = None, StepTimer()
+        inversion, pace = None, Pace(1)
 
         def on_step(done: int, total: int) -> None:
             stop_if(cancelled)
-            timer.steps = done
+            pace.total = total
             if on_progress is not None:
-                left = timer.seconds_left(total - done)
-                on_progress(Progress(GENERATION, done, total, left, "inverting the source"))
+                on_progress(Progress(GENERATION, done, total, pace.seconds_left(done), "inverting the source"))
 
         if own.generation.inverted:
             inversion = self._inverted(self._source_prompt(source), own, fitted, control, on_step)

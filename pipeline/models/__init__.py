@@ -11,8 +11,9 @@ from pkgutil import resolve_name
 from typing import Any, cast
 
 from core.errors import UserError
-from core.model_sections import ClipEmbedder, Data, SentenceModel, Weights
+from core.model_sections import ClipEmbedder, SentenceModel, Weights
 from core.settings import ControlKind
+from core.types import Data
 from pipeline.models.detectors import AuxDetector
 from pipeline.models.model_memory import (
     WORK,

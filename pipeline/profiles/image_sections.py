@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.model_sections import Data, DType, PackagedWeights, Weights
+from core.model_sections import DType, PackagedWeights, Weights
 from core.settings import MOST_AT_ONCE, ControlKind
+from core.types import Data
 
 EDITOR = "image editor"
 """Role of the editor in lists of models."""

@@ -18,10 +18,10 @@ from pydantic import Field, ValidationError, model_validator
 from core.errors import UserError
 from core.images import read_image
 from core.lineage import DEFAULT_RECIPE
-from core.model_sections import ROOT, ClipEmbedder, Data, SentenceModel, Weights
+from core.model_sections import ROOT, ClipEmbedder, SentenceModel, Weights
 from core.settings import GenerationSettings, Settings, UnderTestSettings
 from core.thresholds import Band
-from core.types import TaskKind
+from core.types import Data, TaskKind
 from core.validation_messages import place_of, reason
 from pipeline.profiles.image_sections import AnyGenerator, AnySegmenter, KleinEditor
 from pipeline.profiles.text_sections import (

@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from core.model_sections import Data, DType, Weights
+from core.model_sections import DType, Weights
 from core.settings import LONGEST_REPLY, LanguageSettings
+from core.types import Data
 
 
 class BlipCaptioner(Weights):

@@ -150,10 +150,10 @@ def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
     source_sha = pictures["source"]["sha256"]
     if not isinstance(source_sha, str):
         raise TypeError("the hash of the source is no text")
-    review: ReviewDecision | None = None
+    review = None
     if case is not None and (stored := plain["image"].get("review")) is not None:
         review = from_plain(ReviewDecision, stored)
-        if review is not None and len(review.reason) > LONGEST_REASON:
+        if len(review.reason) > LONGEST_REASON:
             raise ValueError("the reason of the review is too long")
     return EmbeddedRun(run, source_sha, source.convert("RGB") if source is not None else None, mask, case, lost, review)
 

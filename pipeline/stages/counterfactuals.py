@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations, islice, product
 from typing import Any
@@ -40,9 +41,9 @@ from pipeline.checks.texts import (
 from pipeline.stages.asking import Answer, Inquiry, NoAnswer, ask_all, joined_trace, require_one
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
 from pipeline.stages.caption import caption_text
-from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
+from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model, read_combinations
 from pipeline.stages.factorial import factorial
-from pipeline.stages.parsing import Unreadable, read_caption, read_edits
+from pipeline.stages.parsing import Unreadable, read_caption
 from pipeline.stages.reply_schema import caption_schema, edit_text
 
 _LOOKED_AT = 20_000
@@ -147,17 +148,12 @@ def _draft(edits: tuple[Edit, ...], answer: Answer[str] | NoAnswer) -> Counterfa
 def _offered(
     early: EarlyReply, pools: Sequence[Sequence[Edit]], at_once: int, captions: int
 ) -> dict[tuple[Edit, ...], str]:
-    known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
-    places = {edit: place for place, edit in enumerate(known.values())}
     offered: dict[tuple[Edit, ...], str] = {}
     for texts, text in early.part:
-        try:
-            (pairs,) = read_edits("; ".join(texts), list(known))
-        except ValueError:  # such as an edit that was not offered
-            continue
-        edits = tuple(sorted((known[pair] for pair in pairs), key=lambda edit: places[edit]))
-        if len({edit.keyword for edit in edits}) == len(edits) <= at_once and len(offered) < captions:
-            offered.setdefault(edits, text)
+        with suppress(ValueError):  # such as an edit that was not offered
+            (edits,) = read_combinations("; ".join(texts), pools, at_once)
+            if len(offered) < captions:
+                offered.setdefault(edits, text)
     return offered
 
 

@@ -36,6 +36,19 @@ class Choice:
     """The request, with its prompt and reply; empty if nothing was asked."""
 
 
+def read_combinations(reply: str, pools: Sequence[Sequence[Edit]], at_once: int) -> list[tuple[Edit, ...]]:
+    """Return the combinations of the pools' edits that a reply names, each in the order of the pools, without those of
+    more than `at_once` edits or with two edits of a keyword. Raises Unreadable if the reply names none at all.
+    """
+    offered = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
+    places = {edit: place for place, edit in enumerate(offered.values())}
+    combinations = [
+        tuple(sorted((offered[pair] for pair in pairs), key=lambda edit: places[edit]))
+        for pairs in read_edits(reply, list(offered))
+    ]
+    return [edits for edits in combinations if len({edit.keyword for edit in edits}) == len(edits) <= at_once]
+
+
 def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
     """Return at most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
     `pools` has the edits by keyword in caption order. Other parts of a reply are dropped. If no combination is left,
@@ -48,16 +61,10 @@ def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_onc
             note="The edits were spread evenly: the language model was to choose them, but the prompts of this profile "
             f"do not ask it to ({EDITS_PROMPT.name}.toml is missing)."
         )
-    offered = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
-    places = {edit: place for place, edit in enumerate(offered.values())}
+    offered = [(edit.keyword, edit.alternative) for pool in pools for edit in pool]
 
     def read(reply: str) -> tuple[tuple[Edit, ...], ...]:
-        combinations = [
-            tuple(sorted((offered[pair] for pair in pairs), key=lambda edit: places[edit]))
-            for pairs in read_edits(reply, list(offered))
-        ]
-        fit = (edits for edits in combinations if len({edit.keyword for edit in edits}) == len(edits) <= at_once)
-        chosen = tuple(dict.fromkeys(fit))[: settings.captions]
+        chosen = tuple(dict.fromkeys(read_combinations(reply, pools, at_once)))[: settings.captions]
         if not chosen:
             raise Unreadable(f"no line had only offered edits, at most {at_once}, each of another keyword")
         return chosen
@@ -69,7 +76,7 @@ def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_onc
         "captions": settings.captions,
         "most": at_once,
     }
-    schema = edits_schema(list(offered), settings.captions, at_once)
+    schema = edits_schema(offered, settings.captions, at_once)
     try:
         inquiry, what = Inquiry(values, read, inputs.seed, schema=schema), "the edits that go together"
         answer = ask(what, inputs.models.language, prompt, inquiry, settings, inputs.cancelled)

@@ -228,10 +228,7 @@ def _splits(line: str) -> list[tuple[str, str]]:
 
 def _edit_type(text: str) -> EditType | None:
     name = re.sub(r"[\s_-]+", " ", _clean(text).strip(".()[]").lower()).strip()
-    for edit_type in EDIT_TYPES:
-        if name == edit_type:
-            return edit_type
-    return _TYPE_NAMES.get(name)
+    return next((known for known in EDIT_TYPES if known == name), _TYPE_NAMES.get(name))
 
 
 def _split_once(text: str) -> tuple[str, str, str]:

@@ -329,7 +329,7 @@ def settings_of(plan: BatchPlan) -> Settings:
         section, field = _required_setting(name, plain, recipe)
         plain[section][field] = value
     edits = plan.edits
-    if recipe.has("counterfactuals"):
+    if "counterfactuals" in recipe.names:
         typed = [stage.settings for stage in recipe.stages if "edit_types" in plain.get(stage.settings, ())]
         if edits.types and typed and f"{typed[0]}.edit_types" not in plan.make.settings:
             names = [name for name in EDIT_TYPES if name in edits.types]
@@ -443,7 +443,7 @@ def _plain_settings(plan: BatchPlan, recipe: Recipe) -> dict[str, Any]:
 def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
     """Return the maximum number of captions of a source image, or None if the settings set none."""
     recipe = recipe_of(plan.make.recipe)
-    if not recipe.has("counterfactuals"):
+    if "counterfactuals" not in recipe.names:
         return 1
     drawn_with = getattr(settings, recipe.stage("counterfactuals").settings)
     if isinstance(drawn_with, PerturbationSettings):

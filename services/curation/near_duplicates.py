@@ -19,7 +19,6 @@ or scaled are found, 99 % of those with noise, 95 % of the brighter ones, and 54
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -30,7 +29,7 @@ from pydantic import Field
 from core.csv_tables import facts
 from core.errors import UserError
 from core.image_filter import ImageFilter
-from core.perceptual_hashes import Groups, mirrored
+from core.perceptual_hashes import mirrored
 from core.test_sets import ImageHashes
 from pipeline.models.nearest import close_pairs, nearest
 from services.commands import does
@@ -122,6 +121,8 @@ class NearDuplicates:
 
         Raises UserError for more than `MOST_COMPARED` images.
         """
+        from scipy.cluster.hierarchy import DisjointSet
+
         table = self._meaning.table()
         rows = np.flatnonzero(entry_sets.has(allowed, table.entries))
         if len(rows) > MOST_COMPARED:
@@ -131,9 +132,9 @@ class NearDuplicates:
             )
         entries = table.entries[rows].tolist()
         shas = self._workspace.vectors.images_of(entries)
-        groups, first = Groups[int](), dict[str, int]()
+        groups, first = DisjointSet(entries), dict[str, int]()
         for entry, sha in shas.items():
-            groups.join(entry, first.setdefault(sha, entry))
+            groups.merge(entry, first.setdefault(sha, entry))
         distinct = rows[np.isin(table.entries[rows], list(first.values()))]
         pairs = close_pairs(np.asarray(table.rows[distinct], np.float32), BETWEEN[0], MOST_PAIRS)
         shown = table.entries[distinct].tolist()
@@ -143,12 +144,9 @@ class NearDuplicates:
         without = set(images.values()) - hashes.keys()
         unreadable = self._meaning.hash_later(without)
         for entry, alike in self._judged(close, images, hashes):
-            groups.join(alike.entry, entry)
-        members: dict[int, list[int]] = defaultdict(list)
-        for entry in entries:
-            members[groups.of(entry)].append(entry)
+            groups.merge(alike.entry, entry)
         alike_groups = sorted(
-            (tuple(sorted(group)) for group in members.values() if len(group) > 1), key=lambda g: (-len(g), g)
+            (tuple(sorted(group)) for group in groups.subsets() if len(group) > 1), key=lambda g: (-len(g), g)
         )
         waiting = entry_sets.size(allowed) - len(entries) + len(without) - unreadable
         return AlikeGroups(tuple(alike_groups), len(entries), waiting, len(pairs) < MOST_PAIRS, unreadable)

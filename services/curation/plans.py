@@ -159,7 +159,7 @@ class CellPlans:
         recipes = [
             recipe.name
             for recipe in recipes_for(self._runs.profile)
-            if recipe.section_card("keywords") == "keywords" and recipe.has("alternatives")
+            if recipe.section_card("keywords") == "keywords" and "alternatives" in recipe.names
         ]
         if command.grid == GRIDS[0]:
             return self._workspace.runs.by_source(recipes, command.line, begun_for=command.place)

@@ -62,7 +62,7 @@ def grid_of(
     use. `history` holds the versions of the stage's value.
     """
     caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
-    if caption is None or alternatives is None or not recipe_of(run.recipe).has("alternatives"):
+    if caption is None or alternatives is None or "alternatives" not in recipe_of(run.recipe).names:
         return None
     about = caption.value.value, alternatives.value.value, settings.counterfactuals
     pools, at_once = edit_pools(*about)

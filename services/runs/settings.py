@@ -209,7 +209,7 @@ class RunSettings:
 
 def _prompt_name(recipe: Recipe, command: PromptEdit) -> str:
     """Return the name of the command's prompt. Raises UserError if the stage has no such prompt."""
-    names = [slot.name for slot in recipe.stage(command.stage).prompt_slots] if recipe.has(command.stage) else []
+    names = [slot.name for slot in recipe.stage(command.stage).prompt_slots] if command.stage in recipe.names else []
     if not names:
         raise UserError("This stage asks no language model: there is no prompt to edit.", field="stage")
     name = command.prompt or command.stage

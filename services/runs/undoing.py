@@ -75,7 +75,7 @@ class Undoing:
 
     def _edit_of(self, run_id: str, steps: RunSteps, stage: StageName) -> UndoStep | None:
         """Return the last edit of a stage that can be undone; None if the run's recipe lacks the stage."""
-        return steps.edit_of(stage) if recipe_of(self._workspace.runs.get(run_id).recipe).has(stage) else None
+        return steps.edit_of(stage) if stage in recipe_of(self._workspace.runs.get(run_id).recipe).names else None
 
     def _take(self, run_id: str, tab: str, step: UndoStep, what: Way) -> None:
         """Undo or redo a step, remove notes at the stages that it changed, and record that the page `tab` changed them.

@@ -45,7 +45,7 @@ def section_title(section: str) -> str:
 def text_progress(run: RunSummary) -> str:
     """Return the progress of the text stages of a run, such as "keywords done"."""
     recipe = next((known for known in known_recipes() if known.name == run.recipe), None)
-    done = [name for name in run.stages if recipe is None or recipe.has(name)]
+    done = [name for name in run.stages if recipe is None or name in recipe.names]
     if recipe is not None and recipe.last.name in done:
         return "ready to generate"
     return f"{stage_title(done[-1]).lower()} done" if done else "not begun"

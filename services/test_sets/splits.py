@@ -11,7 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from core.perceptual_hashes import Groups, join_alike
+from core.perceptual_hashes import join_alike
 from core.test_sets import SetEntry, Split
 
 Unit = tuple[SetEntry, ...]
@@ -25,15 +25,17 @@ def units_of(
     source, if their sources look alike or are `twins`, or if one is the source of the other. `hashes` holds the
     perceptual hashes of sources by SHA-256. If the workspace lacks a source, it holds the hash of the image instead.
     """
-    groups: Groups[str] = Groups()
+    from scipy.cluster.hierarchy import DisjointSet
+
+    groups = DisjointSet(sha for entry in entries for sha in (entry.image, entry.source))
     for entry in entries:
-        groups.join(entry.image, entry.source)
+        groups.merge(entry.image, entry.source)
     join_alike(groups, hashes)
     for one, other in twins:
-        groups.join(one, other)
+        groups.merge(one, other)
     units: dict[str, list[SetEntry]] = {}
     for entry in entries:
-        units.setdefault(groups.of(entry.image), []).append(entry)
+        units.setdefault(groups[entry.image], []).append(entry)
     return tuple(tuple(unit) for unit in units.values())
 
 

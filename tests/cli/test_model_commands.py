@@ -128,7 +128,7 @@ def test_a_download_that_a_person_stops_goes_on_with_the_same_command(
     hub: Hub, profile: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stopped(Pace):
-        def seconds_left(self, done: int) -> float | None:
+        def seconds_left(self, done: float) -> float | None:
             if done == 1_000_012:  # after the small file and ten blocks of the large one
                 os.kill(os.getpid(), signal.SIGINT)
             return super().seconds_left(done)

@@ -7,10 +7,11 @@ from itertools import combinations
 
 import pytest
 from PIL import Image, ImageEnhance
+from scipy.cluster.hierarchy import DisjointSet
 
 from benchmarks.twins import drawn, flipped
 from core import perceptual_hashes as near_duplicates
-from core.perceptual_hashes import BITS, DISTANCE, Groups, NearHashes, join_alike, mirrored, near_any, perceptual_hash
+from core.perceptual_hashes import BITS, DISTANCE, NearHashes, join_alike, mirrored, near_any, perceptual_hash
 from demo.scene import random_scene
 from tests.support.set_cases import as_jpeg, picture
 
@@ -54,7 +55,7 @@ def test_all_at_once_are_near_what_each_is_near_alone(seed: int, monkeypatch: py
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_near_through_others_is_one_group(seed: int) -> None:
     hashes = dict(enumerate(clusters(seed)))
-    groups: Groups[int] = Groups()
+    groups = DisjointSet()
     join_alike(groups, hashes)
     near = {pair for pair in combinations(hashes, 2) if (hashes[pair[0]] ^ hashes[pair[1]]).bit_count() <= DISTANCE}
     expected = {number: {number} for number in hashes}
@@ -64,7 +65,7 @@ def test_what_is_near_through_others_is_one_group(seed: int) -> None:
             for member in expected[one]:
                 expected[member] = expected[one]
     for one, other in combinations(hashes, 2):
-        assert (groups.of(one) == groups.of(other)) == (other in expected[one])
+        assert (groups[one] == groups[other]) == (other in expected[one])
 
 
 def test_a_picture_looks_like_itself_in_another_file() -> None:
@@ -87,16 +88,16 @@ def test_the_hash_of_a_mirrored_picture_is_known_but_for_a_few_bits() -> None:
         (one ^ perceptual_hash(flipped(image))).bit_count() > 10 for one, image in zip(hashes, images, strict=True)
     )
     assert all(mirrored(mirrored(value)) == value for value in hashes)
-    groups: Groups[str] = Groups()
+    groups = DisjointSet()
     join_alike(groups, {"one": hashes[0], "other": hashes[1], "mirrored": mirrored(hashes[0]) ^ 0b101})
-    assert groups.of("one") == groups.of("mirrored") != groups.of("other")
+    assert groups["one"] == groups["mirrored"] != groups["other"]
 
 
 def test_different_pictures_do_not_look_alike() -> None:
     hashes = {number: perceptual_hash(picture(number)) for number in range(200)}
-    groups: Groups[int] = Groups()
+    groups = DisjointSet()
     join_alike(groups, hashes)
-    assert len({groups.of(number) for number in hashes}) == 200
+    assert len({groups[number] for number in hashes}) == 200
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])

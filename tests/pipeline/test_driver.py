@@ -27,7 +27,7 @@ from pipeline.drawing_speed import effort_of
 from pipeline.driver import Driver
 from pipeline.freshness import stale_stages
 from pipeline.profiles.profile import load_profile
-from pipeline.recipes import DILLEMA, RECONSTRUCTION
+from pipeline.recipes import DILLEMA, RECONSTRUCTION, is_drawn_from
 from pipeline.request import DrawingBegan, Event, ImageDone, MemoryStore, Preview, Request, StageBegan, StageDone
 from pipeline.stages.generation import PlannedImage
 from tests.support.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel, ScriptedModels
@@ -356,7 +356,7 @@ def test_a_reconstruction_draws_the_caption_as_it_is() -> None:
     # The recipes share the caption, but not the images.
     _, said = driven(store, models=models)
     assert done(said)["caption"] and not done(said)["images"] and len(store.cases) == 4
-    assert RECONSTRUCTION.is_current(case.lineage.counterfactual, {"caption": Caption(SUNNY_BIRD)})
+    assert is_drawn_from(RECONSTRUCTION.name, case.lineage.counterfactual, {"caption": Caption(SUNNY_BIRD)})
 
 
 def _in_another_process(data: bytes) -> list[tuple[int, bytes]]:

@@ -25,7 +25,7 @@ from core.types import (
     Trace,
 )
 from pipeline.freshness import drawing_key, inputs_key, stale_stages
-from pipeline.recipes import DILLEMA
+from pipeline.recipes import DILLEMA, is_drawn_from
 
 TASK = Task("classification", label="bird")
 SETTINGS = Settings()
@@ -141,8 +141,8 @@ def test_the_generation_key_follows_the_ticked_captions() -> None:
     key = drawing_key(DILLEMA, TASK, "s", TEXTS, SETTINGS)
     unticked = CounterfactualCaptions((dataclasses.replace(CAPTIONS.items[0], used=False),))
     assert key != drawing_key(DILLEMA, TASK, "s", {**TEXTS, "counterfactuals": unticked}, SETTINGS)
-    assert DILLEMA.is_current(CAPTIONS.items[0], TEXTS)
-    assert not DILLEMA.is_current(CAPTIONS.items[0], {**TEXTS, "counterfactuals": unticked})
+    assert is_drawn_from(DILLEMA.name, CAPTIONS.items[0], TEXTS)
+    assert not is_drawn_from(DILLEMA.name, CAPTIONS.items[0], {**TEXTS, "counterfactuals": unticked})
 
 
 def test_the_sha_of_an_image_is_that_of_its_pixels() -> None:

@@ -367,7 +367,7 @@ def test_the_profile_may_set_what_a_recipe_begins_with() -> None:
 
 
 def test_a_stage_name_means_one_type_of_value_and_reads_only_what_comes_before() -> None:
-    assert [stage.name for stage in known_stages() if DILLEMA.has(stage.name)] == list(DILLEMA.names)
+    assert [stage.name for stage in known_stages() if stage.name in DILLEMA.names] == list(DILLEMA.names)
     assert {"greeting", "stamps"} < {stage.name for stage in known_stages()}
     other = dataclasses.replace(CAPTION, value=Greeting)
     early = dataclasses.replace(CAPTION, name="early", reads=("later",))

@@ -17,7 +17,7 @@ import numpy as np
 from core.errors import UserError
 from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_UNSEEN, ORIGINAL
 from core.figures import Flags, Numbers
-from core.perceptual_hashes import Groups, join_alike, near_any
+from core.perceptual_hashes import join_alike, near_any
 from core.types import TaskKind
 from core.words import count_of
 from evaluation.class_mapping import ClassMap
@@ -371,13 +371,15 @@ def _sides(
     """Return the split of each source, and the size of each group of similar sources, such as frames of one film. A
     group is in the split of its first source.
     """
-    groups: Groups[str] = Groups()
+    from scipy.cluster.hierarchy import DisjointSet
+
+    groups = DisjointSet()
     join_alike(groups, {sha: looks[sha] for sha in shas})
     for one, other in twins:
-        groups.join(one, other)
-    first = {groups.of(sha): sha for sha in sorted(shas, reverse=True)}
-    sizes = Counter(groups.of(sha) for sha in shas)
-    return tuple(side_of(first[groups.of(sha)], seed) for sha in shas), [size for size in sizes.values() if size > 1]
+        groups.merge(one, other)
+    first = {groups[sha]: sha for sha in sorted(shas, reverse=True)}
+    sizes = Counter(groups[sha] for sha in shas)
+    return tuple(side_of(first[groups[sha]], seed) for sha in shas), [size for size in sizes.values() if size > 1]
 
 
 def _notes_on_labels(cases: Cases, parted: DataSplit) -> tuple[str, ...]:
