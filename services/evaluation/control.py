@@ -51,10 +51,8 @@ class ControlsDrawn:
     @property
     def note(self) -> str:
         """Return a note for the user, a few sentences; "" for none."""
-        parts = [self.not_read] if self.not_read else []
-        if self.failed:
-            parts.insert(0, f"{count_of(len(self.failed), 'reconstruction')} could not be drawn: {self.failed[0][1]}")
-        return " ".join(parts)
+        failed = f"{count_of(len(self.failed), 'reconstruction')} could not be drawn: " if self.failed else ""
+        return " ".join(filter(None, [failed and failed + self.failed[0][1], self.not_read]))
 
 
 class ControlSets:

@@ -16,7 +16,7 @@ import numpy as np
 
 from core.csv_tables import facts
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, EffectRow, FactorEffects, MixedRow
-from core.figures import Figure, Flags, Floats, Numbers
+from core.figures import Figure, Floats, Numbers
 from core.progress import OnCount
 from core.types import EDIT_TYPES
 from evaluation.effectiveness import UNKNOWN, WRONG
@@ -166,25 +166,26 @@ class _Experiment:
         known = np.array([bool(one) and set(one) <= set(EDIT_TYPES) for one in changes], bool)
         ways = np.bincount(cases.way[known] + 1) if known.any() else np.zeros(1, np.int64)
         way = int(np.argmax(ways)) - 1
-        cases_kept, controls_kept = known & (cases.way == way), cases.control_way == way
+        kept_cases, kept_controls = known & (cases.way == way), cases.control_way == way
+        kept = np.concatenate([kept_cases, kept_controls])
+
+        def both(of_cases: Any, of_controls: Any) -> Any:
+            """Return the values of the test cases and reconstructions of the experiment."""
+            return np.concatenate([of_cases, of_controls])[kept]
+
         factors = [name for name in EDIT_TYPES if any(name in one for one in changes)]
         names = [sorted({_level(one[name]) for one in changes if name in one}) for name in factors]
         numbers = [{level: at + 1 for at, level in enumerate(of_factor)} for of_factor in names]
         levels = np.zeros((len(generated), len(factors)), np.int64)
         for factor, name in enumerate(factors):
             levels[:, factor] = [numbers[factor][_level(one[name])] if name in one else 0 for one in changes]
-        levels = np.concatenate([levels[cases_kept], np.zeros((int(controls_kept.sum()), len(factors)), np.int64)])
-        source = _both(generated.source, controls.source, cases_kept, controls_kept)
+        levels = both(levels, np.zeros((len(controls), len(factors)), np.int64))
+        source = both(generated.source, controls.source)
         self.levels = Levels(source, levels, factors, names)
-        self.entries: Numbers = table.entry[_both(generated.row, controls.row, cases_kept, controls_kept)]
-        right = _both(
-            np.where(result.compared[generated.source], result.right, UNKNOWN),
-            np.where(result.compared[controls.source], result.control_right, UNKNOWN),
-            cases_kept,
-            controls_kept,
-        )
+        self.entries: Numbers = table.entry[both(generated.row, controls.row)]
+        right = np.where(result.compared[source], both(result.right, result.control_right), UNKNOWN)
         self.wrong: Floats = np.where(right == UNKNOWN, np.nan, right == WRONG)
-        self.figure: Floats = _both(result.after, result.control_after, cases_kept, controls_kept)
+        self.figure: Floats = both(result.after, result.control_after)
         counts = {"without_edit": int((~known).sum()), "others": int(ways.sum() - ways[way + 1])}
         unknown = int(np.isnan(self.wrong).sum())
         self.notes = TEXTS.paragraphs("factors-notes.txt", unknown=unknown, **counts)
@@ -218,10 +219,6 @@ class _Experiment:
 
 def _level(alternatives: Sequence[str]) -> str:
     return " and ".join(sorted(set(alternatives)))
-
-
-def _both(generated: Any, controls: Any, cases_kept: Flags, controls_kept: Flags) -> Any:
-    return np.concatenate([generated[cases_kept], controls[controls_kept]])
 
 
 def _units(vectors: Floats) -> Floats:

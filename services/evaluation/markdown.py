@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from pathlib import Path
 
-from core.evaluation_results import BUDGETS, ORIGINAL
-from core.figures import Figure, percent
-from core.model_sections import in_bytes
-from core.text_templates import TextTemplates
+from core.evaluation_results import BUDGETS
 from core.twins import RATES
-from core.words import count_of
 from evaluation.factors import FEWEST
-from evaluation.report import per_cent, with_interval
 from services.evaluation.caption_ranking import CaptionRanking
 from services.evaluation.factors import FactorView, parts_words
 from services.evaluation.methods import MethodsCompared, method_counts, method_rows
 from services.evaluation.ranking import Ranking
 from services.evaluation.retraining.results import RetrainingResult, sides_words
 from services.evaluation.retraining.weights import KeptTraining, disk_of
+from services.evaluation.texts import TEXTS
 from services.evaluation.weak_cells import SearchView
 from storage.workspace import Workspace
 
@@ -37,7 +31,7 @@ def caption_ranking_markdown(model: str, title: str, found: CaptionRanking) -> s
 def result_markdown(found: RetrainingResult) -> str:
     """Return the results of a retraining."""
     miou = {(one.arm, one.set): one.value for one in found.miou}
-    return _lines("retraining.md", found=found, miou=miou, original=ORIGINAL, rates=RATES)
+    return _lines("retraining.md", found=found, miou=miou, rates=RATES, sides_words=sides_words)
 
 
 def methods_markdown(found: MethodsCompared) -> str:
@@ -55,7 +49,7 @@ def search_markdown(batch: str, found: SearchView) -> str:
 
 def factors_markdown(found: FactorView) -> str:
     """Return what a factor experiment found."""
-    return _lines("factors.md", found=found, fewest=FEWEST)
+    return _lines("factors.md", found=found, fewest=FEWEST, parts_words=parts_words)
 
 
 def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], removed: Sequence[KeptTraining]) -> str:
@@ -65,34 +59,4 @@ def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], remo
 
 
 def _lines(name: str, /, **values: object) -> str:
-    return _TEMPLATES.lines(name, **values).removesuffix("\n")
-
-
-def _look(effect: Figure) -> str:
-    if effect.value is None or effect.low is None or effect.high is None:
-        return effect.why
-    return f"{effect.value:+.2f} ({effect.low:+.2f} to {effect.high:+.2f})"
-
-
-def _cell(text: str) -> str:
-    """Escape a text for a table cell."""
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-def _when(moment: str) -> str:
-    return datetime.fromisoformat(moment).strftime("%Y-%m-%d %H:%M UTC")
-
-
-_TEMPLATES = TextTemplates(
-    Path(__file__).with_name("templates"),
-    cell=_cell,
-    count_of=count_of,
-    in_bytes=in_bytes,
-    look=_look,
-    parts_words=parts_words,
-    per_cent=per_cent,
-    percent=percent,
-    sides_words=sides_words,
-    when=_when,
-    with_interval=with_interval,
-)
+    return TEXTS.lines(name, **values).removesuffix("\n")

@@ -187,20 +187,17 @@ class Predicting:
         self, model: Predictor, key: str, save: Save, shas: Sequence[str], on_count: Callable[[int], None]
     ) -> int:
         """Have a model read images and save its predictions under `key`. Return the number of images read."""
-        saver, begun, read = _Saver(save), 0, 0
-        try:
-            while begun < len(shas):
-                coming = shas[begun:]
+        begun, read = 0, 0
+        with _saving(save) as add:
+            while coming := shas[begun:]:
                 done = 0
                 try:
                     for batch in model.predict_many([self._opener(sha) for sha in coming]):
                         some = coming[done : done + len(batch.predictions)]
-                        saver.add(new_predictions(some, key, batch))
+                        add(new_predictions(some, key, batch))
                         done += len(some)
                         on_count(begun + done)
-                    begun += done
-                    read += done
-                    break
+                    return read + done
                 except Exception:
                     # All images before one that cannot be opened have predictions; any other error is the model's own.
                     if done >= len(coming) or coming[done] not in self._broken:
@@ -208,8 +205,6 @@ class Predicting:
                     begun += done + 1
                     read += done
                     on_count(begun)
-        finally:
-            saver.close()
         return read
 
     def _opener(self, sha: str) -> Callable[[], Image.Image]:
@@ -238,32 +233,29 @@ class Predicting:
         return model, self._with_assumptions(stored)
 
 
-class _Saver:
-    """Saves predictions on its own thread, so that the model does not wait for the disk."""
+@contextmanager
+def _saving(save: Save) -> Iterator[Callable[[Sequence[NewPrediction]], None]]:
+    """Yield a function that queues predictions for `save`, which another thread calls, so that the model does not wait
+    for the disk. It raises the error of an earlier save. Leaving the context saves all queued predictions.
+    """
+    waiting: list[NewPrediction] = []
+    saved: Future[object] | None = None
 
-    def __init__(self, save: Save) -> None:
-        self._save = save
-        self._thread = ThreadPoolExecutor(1, "save predictions")
-        self._running: Future[object] | None = None
-        self._waiting: list[NewPrediction] = []
+    def flush() -> None:
+        nonlocal saved
+        if saved is not None:
+            saved.result()
+        saved = thread.submit(save, tuple(waiting)) if waiting else None
+        waiting.clear()
 
-    def add(self, new: Sequence[NewPrediction]) -> None:
-        """Queue predictions to be saved. Raises the error of an earlier save."""
-        self._waiting += new
-        if len(self._waiting) >= SAVED_AT_ONCE:
-            self._flush()
+    def add(new: Sequence[NewPrediction]) -> None:
+        waiting.extend(new)
+        if len(waiting) >= SAVED_AT_ONCE:
+            flush()
 
-    def close(self) -> None:
-        """Save all queued predictions, and wait until that is done."""
+    with ThreadPoolExecutor(1, "save predictions") as thread:
         try:
-            self._flush()
-            if self._running is not None:
-                self._running.result()
+            yield add
         finally:
-            self._thread.shutdown()
-
-    def _flush(self) -> None:
-        if self._running is not None:
-            self._running.result()
-        if self._waiting:
-            self._running, self._waiting = self._thread.submit(self._save, self._waiting), []
+            flush()
+            flush()  # waits for the last save

@@ -228,23 +228,18 @@ def _cases_of(found: EvaluationResult, order: Numbers, wrong: Floats, valid: Flo
     cases, table = found.cases, found.cases.table
     images = cases.generated
     rows, labels, names = images.row[order], [*cases.labels, ""], [*found.names, ""]
-    starts, ends = (np.searchsorted(table.edits.row, rows, side) for side in ("left", "right"))  # type: ignore[call-overload]
-    edit_texts = [
-        ", ".join(table.edits.alternatives.of(slice(start, end)))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
     return tuple(
         RankedCase(
             int(table.entry[row]),
             images.shas[place],
             labels[images.label[place]],
             names[found.predicted[place]],
-            edits,
+            ", ".join(alternative for *_, alternative in edits),
             float(wrong[place]),
             float(valid[place]),
             None if found.right[place] == UNKNOWN else bool(found.right[place] == RIGHT),
         )
-        for place, row, edits in zip(order.tolist(), rows.tolist(), edit_texts, strict=True)
+        for place, row, edits in zip(order.tolist(), rows.tolist(), edits_by_row(table, rows), strict=True)
     )
 
 

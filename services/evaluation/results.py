@@ -32,7 +32,7 @@ from services.evaluation.scoring import Scored, judged_of, worth_words
 from services.evaluation.segmented import MaskValidity, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study_votes import StudyVotes, chosen_words, votes_on
-from services.evaluation.subjects import Cases, Images, methods_of
+from services.evaluation.subjects import Cases, methods_of
 from services.evaluation.texts import TEXTS
 from services.evaluation.types import EDIT_TABLES, WORST, Cell, EditRow, EditTable, Evaluated, ModelComparison, Pending
 from storage.curation.case_columns import ACCEPTED, Outcome
@@ -505,16 +505,14 @@ def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
 
 def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
     """Return the sorted catalogue entries that a number counts. For originals, these are their test cases."""
-    cases, table = found.cases, found.cases.table
-    images: Images = cases.controls if cell.kind == "controls" else cases.generated
-    selected = _wanted(found, cell) if len(images) else np.zeros(0, bool)
-    return tuple(sorted(table.entry[images.row[selected]].tolist()))
-
-
-def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
     cases = found.cases
-    if cell.kind == "controls":
-        return np.ones(len(cases.controls), bool)
+    rows = cases.controls.row if cell.kind == "controls" else cases.generated.row[_counted(found, cell)]
+    return tuple(sorted(cases.table.entry[rows].tolist()))
+
+
+def _counted(found: EvaluationResult, cell: Cell) -> Flags:
+    """Return True for each test case that a number counts. The number is not about reconstructions."""
+    cases = found.cases
     source, everything = cases.generated.source, np.ones(len(cases.generated), bool)
     if found.pixels is not None and cell.kind in ("kept", "class", "confusion", "confusion before"):
         return found.pixels.where(cell, source)

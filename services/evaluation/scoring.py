@@ -36,6 +36,8 @@ FEWEST_SHOWN = 10
 LEAST_WORTH = 0.05
 """Minimum share by which the score has to narrow an interval. If it does less, a note says that it does not help."""
 NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
+_Votes = np.recarray[Any, Any]
+"""A row for each judged image and study, with the fields `row` (in the table of images), `valid`, `study`, `source`."""
 
 
 class ScoreImages(Command, name="score-images"):
@@ -57,20 +59,6 @@ class Scored:
     studies: Mapping[str, str]
     """Names of the studies that the score was learnt from, by id."""
     view: ScoreView
-
-
-@dataclass(frozen=True, eq=False)
-class _Votes:
-    """Judged images, one row for each image and study; columns of equal length."""
-
-    row: Numbers
-    """Row in the table of images."""
-    valid: Flags
-    study: Numbers
-    source: Numbers
-
-    def where(self, chosen: Flags | Numbers) -> _Votes:
-        return _Votes(self.row[chosen], self.valid[chosen], self.study[chosen], self.source[chosen])
 
 
 def score_images(
@@ -184,20 +172,21 @@ def _votes(table: CaseTable, of_task: Flags, outcomes: Sequence[Outcome]) -> tup
     source = table.sources.numbers[rows]
     # An image without a source is its own source.
     source = np.where(source < 0, len(table.sources.values) + rows, source)
-    return _Votes(rows, valid, np.array([number[one.study] for one in judged], np.int64), source), titles
+    study = np.array([number[one.study] for one in judged], np.int64)
+    return np.rec.fromarrays([rows, valid, study, source], names="row,valid,study,source"), titles
 
 
 def _last(votes: _Votes) -> _Votes:
     _, at = np.unique(votes.row[::-1], return_index=True)
-    return votes.where(np.sort(len(votes.row) - 1 - at))
+    return votes[np.sort(len(votes) - 1 - at)]
 
 
 def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, title: str) -> StudyShown | None:
     """Return how scores learnt from other studies and sources agree with this study's votes; None if votes are few."""
-    judged = votes.where(votes.study == study)
-    others = votes.where((votes.study != study) & ~np.isin(votes.source, judged.source))
+    judged = votes[votes.study == study]
+    others = votes[(votes.study != study) & ~np.isin(votes.source, judged.source)]
     both = judged.valid.any() and not judged.valid.all()
-    if len(judged.row) < FEWEST_SHOWN or not both or min(int(others.valid.sum()), int((~others.valid).sum())) < FEWEST:
+    if len(judged) < FEWEST_SHOWN or not both or min(int(others.valid.sum()), int((~others.valid).sum())) < FEWEST:
         return None
     last = _last(others)
     try:

@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import Field
 
 from core.errors import Cancelled, UserError
-from core.image_filter import ImageFilter
 from core.settings import UnderTestSettings
 from evaluation.search import WEAK
 from pipeline.seams import Models
@@ -20,13 +19,14 @@ from services.commands import does
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.near_cells import NearCell, add_alternative, near_cells
 from services.evaluation.service import EvaluationService
-from services.evaluation.types import ModelChoice, Subject
+from services.evaluation.types import ModelChoice
 from services.evaluation.weak_cells import (
     MOST_IMAGES,
     MOST_MINUTES,
     SearchSettings,
     SearchView,
     WeakCellSearch,
+    images_of,
     settings_of_search,
 )
 from services.queries import Query
@@ -113,7 +113,7 @@ class Searches:
         is weak. All other images of the batch wait. The captions count as approved. A paused search goes on; a larger
         number of images prolongs it.
         """
-        subject = self._subject(sent.batch)
+        subject = images_of(self._workspace, sent.batch)
         models = self._evaluations.models(subject)
         if not sent.key and not models:
             raise UserError("The profile names no model under test for these images: choose one.", field="key")
@@ -189,7 +189,8 @@ class Searches:
 
     def state(self, batch: int) -> SearchState:
         """Return what a page shows of the search in a batch. No model reads an image."""
-        settings, models = settings_of_search(self._workspace, batch), self._evaluations.models(self._subject(batch))
+        models = self._evaluations.models(images_of(self._workspace, batch))
+        settings = settings_of_search(self._workspace, batch)
         if settings is None:
             return SearchState(models, None, None)
         models = tuple(sorted(models, key=lambda one: one.settings != settings.model))
@@ -199,10 +200,6 @@ class Searches:
             return SearchState(models, settings, view, near)
         except UserError as error:
             return SearchState(models, settings, None, problem=str(error))
-
-    def _subject(self, batch: int) -> Subject:
-        """Return the images of a batch."""
-        return Subject(filter=ImageFilter(facets={"batch": (self._workspace.batches.get(batch).facet,)}))
 
 
 def nearest_names(models: Models, text: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from services.evaluation.control import ControlSets
 from services.evaluation.facts import assumption_facts, facts_of, image_counts
 from services.evaluation.methods import MethodsResult, methods_facts, methods_result
 from services.evaluation.model_choice import chosen_model
-from services.evaluation.model_files import found_here, keep_upload
+from services.evaluation.model_files import found_here
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of, gate_of
@@ -313,10 +313,6 @@ class EvaluationService:
         key = (model_key(question.model), cases.pictures[0])
         return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(question.model, cases.pictures[0])))
 
-    def keep_model_file(self, file: Path, name: str) -> dict[str, str]:
-        """Keep an uploaded model called `name`. Return its source and file. Raises UserError if it is no model."""
-        return keep_upload(self._workspace, file, name)
-
     def look(self, question: EvaluationQuestion) -> WorkView:
         """Begin to load the model, since `mapping` needs it loaded once. Return the work."""
 
@@ -445,10 +441,12 @@ class EvaluationService:
         most: int,
     ) -> Ranking:
         cases, stored = found.cases, self._stored(question.model)
+        entropy: Floats | None
+        gini: Floats | None
         entropy, gini = self._answers.doubts(stored, cases, cases.generated)
         passed = self._workspace.case_columns.passed(cases.table.entry[cases.generated.row])
         if cases.view.kind == "segmentation" and not np.isfinite(entropy).any():  # a segmenter may give no uncertainty
-            return rank(found, None, None, score, passed, votes, most)
+            entropy = gini = None
         return rank(found, entropy, gini, score, passed, votes, most)
 
     def rank_captions(self, question: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:

@@ -104,16 +104,6 @@ class _Rows:
         self.columns = columns
 
 
-def _no_probabilities() -> _Rows:
-    """Return empty columns for a classifier: likeliest class, probabilities, and True if these are of all classes."""
-    return _Rows((np.zeros(0, np.uint16), np.zeros((0, 0), np.float16), np.zeros(0, bool)))
-
-
-def _no_doubts() -> _Rows:
-    """Return an empty column for a segmenter's uncertainty: entropy and DeepGini, (rows, 2)."""
-    return _Rows((np.zeros((0, 2)),))
-
-
 @dataclass
 class _PixelCounts:
     """Stored counts of the pixels that one segmenter predicted on masks."""
@@ -205,7 +195,7 @@ class ModelAnswers:
         return unsure, gini
 
     def _doubts_of_segmenter(self, key: str, cases: Cases, images: Images) -> tuple[Floats, Floats]:
-        with self._lock, _latest(self._doubts, key, _no_doubts) as stored:
+        with self._lock, _latest(self._doubts, key, lambda: _Rows((np.zeros((0, 2)),))) as stored:
             shas, both, stored.last = self._workspace.models_under_test.doubts(key, stored.last)
             if shas:
                 stored.add(shas, both)
@@ -254,8 +244,11 @@ class ModelAnswers:
         return len(cases.pictures) - len(missing)
 
     def _probabilities_of(self, model: StoredModel, cases: Cases) -> _Rows:
-        """Return the stored answers of a classifier, after adding those saved since the last call."""
-        with _latest(self._probabilities, model.id, _no_probabilities) as stored:
+        """Return the stored answers of a classifier, after adding those saved since the last call. The columns are the
+        likeliest class, the probabilities, and True if these are of all classes.
+        """
+        nothing = np.zeros(0, np.uint16), np.zeros((0, 0), np.float16), np.zeros(0, bool)
+        with _latest(self._probabilities, model.id, lambda: _Rows(nothing)) as stored:
             rows, stored.last = self._workspace.models_under_test.probabilities(model, stored.last)
             if len(rows.images):
                 stored.add(rows.images, rows.likeliest, rows.numbers, np.ones(len(rows.images), bool))

@@ -5,7 +5,6 @@ were chosen. Read once for each state of a study.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from core.consensus import counted
 from core.figures import Flags, Numbers
+from core.latest import Latest
 from core.studies import Answers, Question, StudyData
 from evaluation.worker_errors import Ballots
 from storage.curation.case_columns import Outcome
@@ -26,6 +26,8 @@ _EQUALLY = re.compile(r"drawn (equally of each [a-z ]+)")
 _ANYWAY = ("kind: ", "test cases alone", "not in a study", "role: ")
 """Parts of a filter that do not favour any test case."""
 LONGEST_WORDS = 120
+MOST_KEPT = 100
+"""Maximum number of studies whose votes are cached."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,7 @@ class StudyVotesReader:
     """Reads the votes of studies, cached until a study changes. Thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._studies = workspace.studies
-        self._lock = threading.Lock()
-        self._kept: dict[str, tuple[int, StudyVotes]] = {}
+        self._studies, self._kept = workspace.studies, Latest[StudyVotes](MOST_KEPT)
 
     def of(self, outcomes: Sequence[Outcome], test_cases: Numbers) -> tuple[StudyVotes, ...]:
         """Return the votes of each study that judged some of these test cases, in the order of `outcomes`."""
@@ -61,15 +61,11 @@ class StudyVotesReader:
         return tuple(self._of(study, title) for study, title in titles.items())
 
     def _of(self, study: str, title: str) -> StudyVotes:
-        revision = self._studies.revision(study)
-        with self._lock:
-            cached = self._kept.get(study)
-        if cached is None or cached[0] != revision or cached[1].title != title:
+        def read() -> StudyVotes:
             log = [(one.event, one.detail) for one in self._studies.log(study, limit=10**6)]
-            cached = revision, votes_of(self._studies.data(study), title, how_chosen(log))
-            with self._lock:
-                self._kept[study] = cached
-        return cached[1]
+            return votes_of(self._studies.data(study), title, how_chosen(log))
+
+        return self._kept.once((study, title, self._studies.revision(study)), read)
 
 
 def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:

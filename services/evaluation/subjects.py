@@ -251,40 +251,31 @@ def _places_of_edits(table: CaseTable, rows: Numbers) -> Numbers:
 
 def read_cases(workspace: Workspace, subject: Subject) -> Cases:
     """Return the current images of a subject. Raises UserError if the version is gone."""
-    columns = workspace.case_columns
-    words = textwrap.shorten(subject.filter.words, LONGEST_WORDS, placeholder=" …")
-    rows: dict[int, SetRow] = {}
-    originals: dict[str, SetRow] = {}
-    if subject.version is not None:
-        title = workspace.test_sets.version(subject.version).words + (f" ({words})" if words else "")
-        set_rows = columns.set_rows(subject.version)
-        if words:
-            chosen = {*workspace.test_sets.chosen(subject.version, subject.filter)}
-            set_rows = [row for row in set_rows if row.is_source or row.image in chosen]
-        rows = {row.entry: row for row in set_rows if row.entry and not row.is_source}
-        originals = {row.image: row for row in set_rows if row.is_source}
-        entries = np.array(sorted(rows), np.int64)
-    else:
-        entries = columns.entries(subject.filter)
-        title = f"Images of a filter ({words})" if words else "All images"
-    table = columns.table()  # after the entries, so that it has all of them
-    return _Reading(subject, title, table, rows, originals, columns.aimed_cases()).cases(table.rows_of(entries))
+    return _Reading(workspace, subject).cases()
 
 
 class _Reading:
     """Makes the `Cases` of one subject."""
 
-    def __init__(
-        self,
-        subject: Subject,
-        title: str,
-        table: CaseTable,
-        rows: Mapping[int, SetRow],
-        originals: Mapping[str, SetRow],
-        aimed: Numbers,
-    ) -> None:
-        self._subject, self._title, self._table = subject, title, table
-        self._originals, self._aimed = originals, aimed
+    def __init__(self, workspace: Workspace, subject: Subject) -> None:
+        columns, self._subject = workspace.case_columns, subject
+        words = textwrap.shorten(subject.filter.words, LONGEST_WORDS, placeholder=" …")
+        rows: dict[int, SetRow] = {}
+        self._originals: dict[str, SetRow] = {}
+        if subject.version is not None:
+            self._title = workspace.test_sets.version(subject.version).words + (f" ({words})" if words else "")
+            set_rows = columns.set_rows(subject.version)
+            if words:
+                chosen = {*workspace.test_sets.chosen(subject.version, subject.filter)}
+                set_rows = [row for row in set_rows if row.is_source or row.image in chosen]
+            rows = {row.entry: row for row in set_rows if row.entry and not row.is_source}
+            self._originals = {row.image: row for row in set_rows if row.is_source}
+            entries = np.array(sorted(rows), np.int64)
+        else:
+            entries = columns.entries(subject.filter)
+            self._title = f"Images of a filter ({words})" if words else "All images"
+        table = self._table = columns.table()  # after the entries, so that it has all of them
+        self._chosen, self._aimed = table.rows_of(entries), columns.aimed_cases()
         names = [recipe.name for recipe in control_recipes()]
         own = np.array([names.index(name) if name in names else -1 for name in table.recipes.values] + [-1])
         controls = [control_of(name) for name in (*table.recipes.values, "")]
@@ -309,8 +300,8 @@ class _Reading:
             placed = zip(own.tolist(), version_rows, strict=True)
             self._masks, self._mask_classes = _with_masks(table.masks, table.mask_classes, placed)
 
-    def cases(self, chosen: Numbers) -> Cases:
-        table = self._table
+    def cases(self) -> Cases:
+        table, chosen = self._table, self._chosen
         cases = chosen[~self._is_control[chosen]]
         controls_only = len(cases) == 0 and len(chosen) > 0
         with_source = table.sources.numbers[cases] >= 0
@@ -420,11 +411,10 @@ class _Reading:
         number = {name: place for place, name in enumerate(table.methods.values)}
         drawing = np.array([*(number.get(name, -2) for name in self._control_methods), -2])
         by_method = table.methods.numbers[rows] == drawing[self._way[rows]]
-        place = np.flatnonzero((table.test_case[rows] >= 0) & table.there[rows] & by_method)
+        place: Numbers = np.flatnonzero((table.test_case[rows] >= 0) & table.there[rows] & by_method)
         known, first = np.unique(source[place] * ways + self._way[rows[place]], return_index=True)
         covered = of_source[table.sources.numbers[reconstructed]] * ways + self._way[reconstructed]
-        lacking: Numbers = place[first[~np.isin(known, covered)]]
-        return lacking
+        return place[first[~np.isin(known, covered)]]
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
         """Return all reconstructions of the sources of these test cases, drawn by the recipes of their control sets

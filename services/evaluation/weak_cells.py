@@ -173,6 +173,11 @@ class SearchSettings:
     """Hypotheses of a person in words."""
 
 
+def images_of(workspace: Workspace, batch: int) -> Subject:
+    """Return the images of a batch."""
+    return Subject(filter=ImageFilter(facets={"batch": (workspace.batches.get(batch).facet,)}))
+
+
 def settings_of_search(workspace: Workspace, batch: int) -> SearchSettings | None:
     """Return the settings of the latest search in a batch, or None."""
     stored = workspace.batches.search(batch)
@@ -195,8 +200,7 @@ class WeakCellSearch:
         self._workspace, self._ledger, self._service, self._number = workspace, workspace.batches, service, batch
         self._settings, self._on_count, self._on_round = settings, on_count, on_round
         self._began: float | None = None
-        subject = Subject(filter=ImageFilter(facets={"batch": (self._ledger.get(batch).facet,)}))
-        self._question = EvaluationQuestion(subject, settings.model, settings.mapping)
+        self._question = EvaluationQuestion(images_of(workspace, batch), settings.model, settings.mapping)
 
     def begin(self) -> None:
         """Record the search. It keeps the questions of an earlier one."""
@@ -300,10 +304,15 @@ class WeakCellSearch:
                 seen.add((cell, one.source))
                 waiting[cell].append(one)
         chosen = [one for one in single if one.chosen_by]
+        cells = Cells(
+            label=numbered(name[0] for name in names)[1],
+            alternative=numbered(name[1:] for name in names)[1],
+            edit_type=numbered(name[1] for name in names)[1],
+        )
         return _Standing(
             names,
             spellings,
-            _cells(names),
+            cells,
             tuple(tuple(one) for one in waiting),
             images,
             faults,
@@ -431,14 +440,6 @@ class WeakCellSearch:
             rows.append(row)
         rows.sort(key=lambda row: (row.state != "weak", -row.chance, row.label, row.edit_type, row.spellings))
         return tuple(rows)
-
-
-def _cells(names: Sequence[CellName]) -> Cells:
-    return Cells(
-        label=numbered(label for label, _, _ in names)[1],
-        alternative=numbered(name[1:] for name in names)[1],
-        edit_type=numbered(edit_type for _, edit_type, _ in names)[1],
-    )
 
 
 def _open_parts(answers: Sequence[Answer]) -> Mapping[str, Part]:

@@ -32,15 +32,13 @@ from ui.evaluate.explained import explanations_folded, explanations_window
 from ui.evaluate.ranking import ranking_part
 from ui.evaluate.render import render
 from ui.evaluate.result import result_part
-from ui.evaluate.words import Links, Place, embedded
+from ui.evaluate.words import LONGEST_MAPPING, Links, Place, embedded
 from ui.explore.forms import model_fields
 from ui.explore.parts import help_button
 from ui.frame import page
 from ui.markup import Html
 from ui.theme import ASSETS
 
-LONGEST_MAPPING = 4000
-"""Maximum number of characters of a mapping file in an address. Longer files need the command line."""
 HEAD = "label,model class"
 """The first line of a person's own mapping."""
 INPUT = "api/input.png"
@@ -112,7 +110,7 @@ def models_part(
 def work_part(stand: Stand) -> Html:
     """Return the mapping from labels to classes, and the work needed to get figures."""
     picture = stand.place.to(INPUT, beside="", other=None, mapping="")
-    return render("work", stand=stand, choices=_choices, longest=LONGEST_MAPPING, input=picture)
+    return render("work", stand=stand, choices=_choices, input=picture)
 
 
 def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:

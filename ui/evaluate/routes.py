@@ -9,15 +9,17 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, RedirectResponse, Response
+from pydantic import ValidationError
 
 from core.errors import UserError
-from core.types import TaskKind
+from core.types import TaskKind, from_plain
 from services.commands import Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import OnModel, OnTwoModels
 from services.evaluation.factors import NOT_READ, parts_words
 from services.evaluation.facts import file_of
+from services.evaluation.model_files import keep_upload
 from services.evaluation.retraining.jobs import TrainedModel
 from services.evaluation.service import LOOKING, about, about_control, model_choice_key
 from services.evaluation.study import StudyPlan
@@ -45,26 +47,7 @@ _TYPES = {
     "parquet": "application/vnd.apache.parquet",
 }
 T = TypeVar("T")
-_Number = Annotated[int | None, Query(ge=1, le=LARGEST_ID)]
-
-
-def place_of(
-    version: _Number = None,
-    filter: str = "",
-    split: str = "",
-    key: str = "",
-    mapping: Annotated[str, Query(max_length=page.LONGEST_MAPPING)] = "",
-    beside: str = "",
-    other: _Number = None,
-    weighing: Literal["", "case"] = "",
-    among_labels: Literal["", "1"] = "",
-) -> Place:
-    """Parse the parameters of an address."""
-    # Forms of a browser end their lines with CR LF.
-    return Place(version, filter, split, key, mapping.replace("\r\n", "\n"), beside, other, weighing, among_labels)
-
-
-At = Annotated[Place, Depends(place_of)]
+At = Annotated[Place, Depends()]
 
 
 def to_evaluation(place: Place, **_: Any) -> tuple[str, str]:
@@ -384,15 +367,13 @@ def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
 
     @app.post(MODEL_FILE, include_in_schema=False)
     async def model_file(request: Request, name: str = "") -> Response:
-        return await with_file(request, lambda file: evaluations.keep_model_file(file, name), "file")
+        return await with_file(request, lambda file: keep_upload(studio.workspace, file, name), "file")
 
 
 def _sent_place(data: Mapping[str, Any]) -> Place:
     """Parse the images, model and comparison that a page sends. Raises UserError for what our pages never send."""
-    known = {name: value for name, value in data.items() if name in Place.__dataclass_fields__}
-    texts = {name for name in known if name not in ("version", "other")}
-    whole = all(isinstance(known[name], str) for name in texts)
-    numbers = [known[name] for name in ("version", "other") if name in known]
-    if not whole or any(isinstance(number, bool) or not isinstance(number, int | None) for number in numbers):
-        raise UserError("The page has sent an invalid evaluation. Please reload it.")
-    return Place(**known)
+    try:
+        place: Place = from_plain(Place, data)
+    except ValidationError as error:
+        raise UserError("The page has sent an invalid evaluation. Please reload it.") from error
+    return place

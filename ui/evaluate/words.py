@@ -6,40 +6,53 @@ import re
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
+from pydantic import AfterValidator, Field
+
 from core.figures import Figure
+from services.edit_conflicts import LARGEST_ID
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell
 from ui.markup import Attribute, Child, el
 
 EVALUATE = "/evaluate/"
 CANNOT_TELL = "cannot tell"
+LONGEST_MAPPING = 4000
+"""Maximum number of characters of a mapping file in an address. Longer files need the command line."""
 MINUS = "\N{MINUS SIGN}"
 OPENS = "Open these images"
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
 """Matches a figure in the text of an answer, or an interval in brackets."""
+_Number = Annotated[int | None, Field(ge=1, le=LARGEST_ID)]
+
+
+def _unix_lines(text: str) -> str:
+    """Return a text with "\\n" at the ends of its lines: forms of a browser end them with CR LF."""
+    return text.replace("\r\n", "\n")
 
 
 @dataclass(frozen=True)
 class Place:
-    """The content of an address of an evaluation page: images, model, and the model or version to compare with."""
+    """The content of an address of an evaluation page: images, model, and the model or version to compare with. FastAPI
+    reads it from the parameters of an address.
+    """
 
-    version: int | None = None
+    version: _Number = None
     filter: str = ""
     """A filter, as in the address of the gallery."""
     split: str = ""
     key: str = ""
     """Key of the model, as in `ModelChoice.key`; "" while no model is chosen."""
-    mapping: str = ""
+    mapping: Annotated[str, Field(max_length=LONGEST_MAPPING), AfterValidator(_unix_lines)] = ""
     beside: str = ""
     """Key of a second model to compare with; "" for none."""
-    other: int | None = None
+    other: _Number = None
     """Number of a second version to compare with, or None."""
-    weighing: str = ""
+    weighing: Literal["", "case"] = ""
     """"case" if each test case weighs the same, otherwise each source does."""
-    among_labels: str = ""
+    among_labels: Literal["", "1"] = ""
     """"1" if a classifier chooses among the classes of the labels only."""
 
     @property

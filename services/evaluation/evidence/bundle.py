@@ -156,14 +156,8 @@ def _contents(
         "votes": votes,
         **_lineage(workspace, version, image_rows),
     }
-    pictures = dict.fromkeys(
-        sha
-        for sha in [
-            *(sha for row in image_rows for sha in (row["sha256"], row["mask_sha256"])),
-            *(sha for row in tables["items"] for sha in (row["sha256"], row["source_sha256"])),
-        ]
-        if sha
-    )
+    columns = "sha256", "mask_sha256", "source_sha256"
+    shas = (row.get(name) for row in (*image_rows, *tables["items"]) for name in columns)
     evaluated = first.evaluated
     used = {name for row in tables["edits"] if (name := row["edit_type"])}
     settings = {
@@ -181,7 +175,7 @@ def _contents(
         settings=settings,
         figures=list(_figures(results, comparison, studies)),
         tables=tables,
-        pictures=list(pictures),
+        pictures=list(dict.fromkeys(filter(None, shas))),
         notes=notes,
         left_out=left_out,
     )

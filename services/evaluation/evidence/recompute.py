@@ -394,9 +394,8 @@ def edit_tables(
     the rows of a table.
     """
     at = edits["image"].map({image: place for place, image in enumerate(cases["image"])})
-    tables: dict[str, tuple[Any, Any]] = {}
-    for name in ("edit type", "keyword", "alternative"):
-        tables[name] = (at, edits[name.replace(" ", "_")])
+    names = ("edit type", "keyword", "alternative")
+    tables: dict[str, tuple[Any, Any]] = {name: (at, edits[name.replace(" ", "_")]) for name in names}
     what = "the share of right pixels"
     if labels is not None:
         tables["class"] = (range(len(cases)), cases["label"].where(cases["label"].isin(labels), ""))
@@ -1000,16 +999,6 @@ def concerns(question: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
     return not question["only_with"] or question["only_with"].casefold() in shown
 
 
-def asked(questions: Sequence[Any], item: Mapping[str, Any], answers: Mapping[str, str]) -> list[Any]:
-    """Return the questions for an item, given the answers. A follow-up needs the answer that it follows."""
-    found: dict[str, Any] = {}
-    for one in questions:
-        leads = one["follows"] in found and answers.get(one["follows"]) == one["follows_answer"]
-        if concerns(one, item) and (not one["follows"] or leads):
-            found[one["id"]] = one
-    return list(found.values())
-
-
 def counted_votes(votes: Iterable[Vote], needed: int, excluded: set[str]) -> dict[str, list[Vote]]:
     """Return the votes that count, by item: the first `needed` by different workers who are not excluded."""
     found: dict[str, list[Vote]] = {}
@@ -1069,11 +1058,17 @@ def of_images(found: Mapping[str, Mapping[str, Outcome]], questions: Sequence[An
 
 
 def is_right(study: Study, vote: Vote) -> bool:
-    """Return True if a vote gives all known right answers of its item."""
-    expected = study.items[vote.item]["expected"]
-    of_item = asked(study.questions, study.items[vote.item], {**vote.answers, **expected})
-    known = [one["id"] for one in of_item if one["id"] in expected]
-    pairs = ((vote.answers.get(name, ""), expected[name]) for name in known)
+    """Return True if a vote gives all known right answers of its item. A follow-up is asked only after the answer that
+    it follows.
+    """
+    item, asked = study.items[vote.item], list[str]()
+    expected = item["expected"]
+    answers = vote.answers | expected
+    for one in study.questions:
+        leads = one["follows"] in asked and answers.get(one["follows"]) == one["follows_answer"]
+        if concerns(one, item) and (not one["follows"] or leads):
+            asked.append(one["id"])
+    pairs = ((vote.answers.get(name, ""), expected[name]) for name in asked if name in expected)
     return all(given.strip().casefold() == right.strip().casefold() for given, right in pairs)
 
 
