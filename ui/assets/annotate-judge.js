@@ -78,7 +78,7 @@
       const buttons = new Map();
       let field = null;
       if (question.kind === "text") {
-        field = make("textarea", { "aria-labelledby": name, maxlength: LONGEST_TEXT, rows: 2, oninput: () => write(question, field.value), onfocus: () => view.go(question) });
+        field = make("textarea", { "aria-labelledby": name, maxlength: LONGEST_TEXT, rows: 2, oninput: () => { view.answers[question.id] = field.value; changed(); }, onfocus: () => view.go(question) });
         field.value = view.answers[question.id] ?? "";
       }
       const options = question.options.map((option, place) => {
@@ -103,11 +103,6 @@
       const element = make("div", { class: "question", "data-question": question.id, onclick: (event) => { if (!event.target.closest("button")) view.go(question); } }, words, group, ends, skip);
       parts.set(question.id, { element, buttons, field });
       return element;
-    }
-
-    function write(question, text) {
-      view.answers[question.id] = text;
-      changed();
     }
 
     view.choose = (question, answer) => {
@@ -231,11 +226,7 @@
     // Load the probable next pictures while this item is judged. The browser caches them under the same address.
     const ahead = [];
     function fetchAhead() {
-      for (const token of step.ahead ?? []) {
-        const coming = new Image();
-        coming.src = annotate.imageAddress(token);
-        ahead.push(coming);
-      }
+      for (const token of step.ahead ?? []) ahead.push(Object.assign(new Image(), { src: annotate.imageAddress(token) }));
     }
     // Make the pictures as large as the space allows, side by side or one above the other.
     function fit() {

@@ -12,15 +12,14 @@
     show(said) {
       pause = said.grows ? GROWS : RESTS;
       // A held view keeps its images. Stop if the person has left the view.
-      if (view === gallery.view && !gallery.held) tell(said.count - gallery.fits);
+      if (view !== gallery.view || gallery.held) return;
+      const more = said.count - gallery.fits;
+      button.hidden = more <= 0;
+      button.textContent = `${more.toLocaleString("en-US")} more`;
     },
     pause: () => pause,
     rests: () => document.hidden || !new URLSearchParams(gallery.view).has("batch"),
   });
-  function tell(more) {
-    button.hidden = more <= 0;
-    if (more > 0) button.textContent = `${more.toLocaleString("en-US")} more`;
-  }
   button.addEventListener("click", () => {
     button.hidden = true;
     gallery.go(gallery.view, { push: false });

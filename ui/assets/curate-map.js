@@ -7,7 +7,7 @@
   if (!main) return;
   const byId = (id) => document.getElementById(id), { make } = window.patch;
   const first = JSON.parse(byId("first").content.textContent);
-  const stage = byId("stage"), points = byId("points"), over = byId("over"), drawnOver = over.getContext("2d");
+  const stage = byId("stage"), points = byId("points"), [outline, ring] = byId("over").children;
   const FULL = 65535, CELLS = 256, CORNERS = 90, REACH = 14, RIGHT = 2;
   const TONES = { accepted: "good", rejected: "bad", open: "quiet", right: "good", "newly wrong": "bad", wrong: "warn", valid: "good", invalid: "bad", others: "rest", none: "quiet" };
   const words = (n, one, many) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
@@ -115,35 +115,18 @@
 
   // The lasso, its selection, and the point under the pointer.
   function trace() {
-    const styles = getComputedStyle(main), accent = styles.getPropertyValue("--s-acc").trim();
-    drawnOver.setTransform(ratio, 0, 0, ratio, 0, 0);
-    drawnOver.clearRect(0, 0, width, height);
-    const corners = drawing || region;
-    if (corners && corners.length > 1) {
-      drawnOver.beginPath();
-      corners.forEach(([x, y], place) => drawnOver[place ? "lineTo" : "moveTo"](toX(x), toY(y)));
-      drawnOver.closePath();
-      drawnOver.fillStyle = accent;
-      drawnOver.globalAlpha = 0.1;
-      drawnOver.fill();
-      drawnOver.globalAlpha = 1;
-      drawnOver.strokeStyle = accent;
-      drawnOver.lineWidth = 1.5;
-      drawnOver.setLineDash(drawing ? [5, 4] : []);
-      drawnOver.stroke();
-      drawnOver.setLineDash([]);
-    }
+    outline.setAttribute("points", (drawing ?? region ?? []).map(([x, y]) => `${toX(x)},${toY(y)}`).join(" "));
+    outline.classList.toggle("drawing", drawing !== null);
+    ring.toggleAttribute("hidden", pointed < 0);
     if (pointed < 0) return;
-    drawnOver.beginPath();
-    drawnOver.arc(toX(data.places[2 * pointed] / FULL), toY(data.places[2 * pointed + 1] / FULL), side() / 2 + 3, 0, 7);
-    drawnOver.strokeStyle = styles.getPropertyValue("--s-ink").trim();
-    drawnOver.lineWidth = 2;
-    drawnOver.stroke();
+    const at = { cx: toX(data.places[2 * pointed] / FULL), cy: toY(data.places[2 * pointed + 1] / FULL), r: side() / 2 + 3 };
+    for (const [name, value] of Object.entries(at)) ring.setAttribute(name, value);
   }
 
   function resized() {
     width = stage.clientWidth; height = stage.clientHeight; ratio = window.devicePixelRatio || 1;
-    for (const canvas of [points, over]) { canvas.width = Math.max(1, Math.round(width * ratio)); canvas.height = Math.max(1, Math.round(height * ratio)); }
+    points.width = Math.max(1, Math.round(width * ratio));
+    points.height = Math.max(1, Math.round(height * ratio));
     if (!resized.before) { resized.before = true; view.zoom = fitted(); }
     draw();
   }

@@ -3,6 +3,7 @@
 (() => {
   "use strict";
   const kept = (window.kept = {});
+  let told = false;   // the message in the header of the lead's pages (`ui/frame.py`) is shown once per page
 
   function store(which) {
     const memory = new Map();   // values that the browser could not store
@@ -19,7 +20,10 @@
         let done = wrote(name, text);
         if (!done) { remove(name); done = wrote(name, text); }   // an older value must not come back later
         if (done) memory.delete(name); else memory.set(name, text);
-        if (!done && !quiet) tell();
+        if (!done && !quiet && !told) {
+          told = true;
+          document.documentElement.classList.add("keeps-nothing");
+        }
         return done;
       },
       remove(name) { memory.delete(name); remove(name); },
@@ -33,12 +37,6 @@
   kept.browser = store("localStorage");
   kept.tab = store("sessionStorage");
 
-  // Show the message in the header of the lead's pages (`ui/frame.py`), once per page.
-  let told = false;
-  function tell() {
-    if (!told) document.documentElement.classList.add("keeps-nothing");
-    told = true;
-  }
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("#keeps-nothing button")) document.documentElement.classList.remove("keeps-nothing");
   });

@@ -154,15 +154,12 @@
     const button = document.getElementById("draw-now");
     button.disabled = true;
     study.tell("draw", "");
-    try { note((await change("draw-items", study.drawn())).said); }
-    catch (error) { if (error.field) { study.tell("draw", error.message); say("saved", "ok"); broken = false; } }
+    try {
+      const { said } = await change("draw-items", study.drawn());
+      document.getElementById("items-said")?.replaceChildren(said ?? "");
+    } catch (error) { if (error.field) { study.tell("draw", error.message); say("saved", "ok"); broken = false; } }
     button.disabled = false;
   };
-
-  function note(text) {
-    const place = document.getElementById("items-said");
-    if (place) place.textContent = text ?? "";
-  }
 
   study.takes.bring = async (file, told) => {
     await quietly(study.settled());

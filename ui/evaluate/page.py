@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -218,9 +217,6 @@ def report_html(
 
     sheets = ("studio.css", "study.css", "evaluate.css")
     style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in sheets)
-    # No script sets the class `dark` in a report, so the colours follow the reader's system.
-    colours = " ".join(re.findall(r"^\.dark \{([^}]*)\}", style, re.MULTILINE))
-    dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ color-scheme: dark; {colours} }} }}"
     model: tuple[tuple[str, str], ...] = (("name", found.model),)
     if found.identity is not None:
         known = found.identity
@@ -228,7 +224,7 @@ def report_html(
     content = render(
         "report",
         found=found,
-        style=Html(style.replace("</", "<\\/") + dark),
+        style=Html(style.replace("</", "<\\/")),
         result=Html(result_part(found, Links(picture=picture)).replace(" hidden>", ">")),  # no script opens tables
         ranking=ranking_part(ranking, nowhere, picture) if ranking is not None else None,
         likeness=likeness
