@@ -173,12 +173,13 @@ def _votes(table: CaseTable, of_task: Flags, outcomes: Sequence[Outcome]) -> tup
     # An image without a source is its own source.
     source = np.where(source < 0, len(table.sources.values) + rows, source)
     study = np.array([number[one.study] for one in judged], np.int64)
-    return np.rec.fromarrays([rows, valid, study, source], names="row,valid,study,source"), titles
+    columns = [("row", np.int64), ("valid", np.bool_), ("study", np.int64), ("source", np.int64)]
+    return np.rec.fromarrays([rows, valid, study, source], dtype=columns), titles
 
 
 def _last(votes: _Votes) -> _Votes:
     _, at = np.unique(votes.row[::-1], return_index=True)
-    return votes[np.sort(len(votes) - 1 - at)]
+    return votes[np.sort(len(votes) - 1 - at)].view(np.recarray)
 
 
 def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, title: str) -> StudyShown | None:
