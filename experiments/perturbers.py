@@ -22,6 +22,7 @@ from core.settings import LanguageSettings, Settings
 from core.types import Caption, CounterfactualCaption, EditType, failed
 from core.words import protected_spans, says_something, token_spans
 from demo.train.corpus import NO_EDIT, Example, edit_type_of, random_example
+from experiments.driving import produce
 from pipeline.checks.single_edit import changes
 from pipeline.checks.texts import counterfactual_checks
 from pipeline.driver import Driver
@@ -149,7 +150,7 @@ class Perturbers:
         values: dict[str, object] = {"caption": Caption(example.caption)}
         try:
             for stage in recipe.stages[1:]:
-                stage_value = self._driver.produce(recipe, stage.name, NO_SOURCE, example.task, values, settings, seed)
+                stage_value = produce(self._driver, recipe, stage.name, NO_SOURCE, example.task, values, settings, seed)
                 values[stage.name] = stage_value.value
         except UserError:
             return ""

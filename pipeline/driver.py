@@ -18,15 +18,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from PIL import Image
-
 from core.errors import Cancelled, UnreadableReply, UserError, one_line, out_of_memory
 from core.images import image_sha
-from core.lineage import DEFAULT_RECIPE, Failure, Lineage, MethodSettings, TestCase
+from core.lineage import Failure, Lineage, MethodSettings, TestCase
 from core.masks import NO_MASK, InMask, in_mask
 from core.progress import Pace, Progress, stop_if, stoppable
 from core.settings import Settings
-from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task, Values
+from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, Task, Values
 from pipeline.drawing_speed import Effort, SideTime, Speeds
 from pipeline.freshness import Producer, inputs_key, stale_stages, with_producer
 from pipeline.methods import method_of
@@ -40,7 +38,6 @@ from pipeline.request import (
     Event,
     ImageDone,
     ImageFailed,
-    MemoryStore,
     Placed,
     Preview,
     Remarked,
@@ -114,47 +111,6 @@ class Driver:
             run.stage(name, request, names[place + 1 :])
         if draws:
             run.draw(request, worklist)
-
-    def produce(
-        self,
-        recipe: Recipe,
-        name: StageName,
-        source: Image.Image,
-        task: Task,
-        values: Values,
-        settings: Settings | None = None,
-        seed: int = 0,
-        cancelled: threading.Event | None = None,
-    ) -> StageValue[Any]:
-        """Run one stage on earlier values and return its value. `settings` defaults to the profile's."""
-        store = MemoryStore(source, values)
-        settings = settings or recipe.settings_in(self.profile)
-        self.run(Request(task, settings, recipe.name, seed, stages=(name,), images=()), store, cancelled=cancelled)
-        return store.held[name]
-
-    def draw(
-        self,
-        source: Image.Image,
-        task: Task,
-        captions: CounterfactualCaptions,
-        settings: Settings | None = None,
-        seed: int = 0,
-        emit: Emit = ignore,
-        cancelled: threading.Event | None = None,
-        recipe: str = DEFAULT_RECIPE,
-    ) -> list[TestCase]:
-        """Draw captions and return the images, by default with the profile's settings. Raises the first error."""
-        settings = settings or recipe_of(recipe).settings_in(self.profile)
-        images = generation.plan(captions, recipe_of(recipe).drawing_method.planning(settings), seed).images
-        store = MemoryStore(source)
-
-        def tell(event: Event) -> None:
-            if isinstance(event, ImageFailed):
-                raise event.error
-            emit(event)
-
-        self.run(Request(task, settings, recipe, seed, stages=(), images=images), store, tell, cancelled)
-        return store.cases
 
     # Prompts, producers and plans
 

@@ -29,6 +29,7 @@ from demo.language import caption, keywords
 from experiments.demo_report.images import FOUND
 from experiments.demo_report.rows import Row, missed, percent, share, table
 from experiments.demo_report.walk import FIRST_SEED, ListeningModels, Walk, start_walk, walk_text
+from experiments.driving import draw, produce
 from pipeline.driver import Driver
 from pipeline.models import load_models
 from pipeline.profiles.profile import Profile, load_profile
@@ -143,7 +144,7 @@ def walk_rows(
     rows: list[Row] = []
     walks = [start_walk(number, profile) for number in numbers]
     for walk in tqdm(walks, "captions", mininterval=2):
-        walk.caption = driver.produce(DILLEMA, "caption", walk.image, walk.task, {}, seed=walk.number).value.text
+        walk.caption = produce(driver, DILLEMA, "caption", walk.image, walk.task, {}, seed=walk.number).value.text
     if "captions" in parts:
         rows += caption_rows(walks)
     if "language" in parts or "images" in parts:
@@ -217,7 +218,7 @@ def image_rows(walks: list[Walk], driver: Driver, sheet: Path | None) -> list[Ro
     for walk in tqdm([walk for walk in walks if walk.planned], "images", mininterval=2):
         assert walk.planned is not None
         chosen = CounterfactualCaptions((walk.planned,))
-        for case in driver.draw(walk.image, walk.task, chosen, seed=walk.number):
+        for case in draw(driver, walk.image, walk.task, chosen, seed=walk.number):
             findings.add(walk, case, judges)
             shown += [(walk, case)] if len(shown) < SHOWN else []
     if sheet is not None and shown:

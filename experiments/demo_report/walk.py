@@ -33,6 +33,7 @@ from demo.facts import Facts, facts_of, names_in
 from demo.language import TIME_PHRASES, canonical
 from demo.render import render
 from demo.scene import COLOURS, WEATHERS, Scene, random_scene
+from experiments.driving import produce
 from pipeline.driver import Driver
 from pipeline.profiles.profile import Profile
 from pipeline.recipes import DILLEMA
@@ -174,13 +175,13 @@ def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
     try:
         models.replies.clear()
         known: dict[str, Any] = {"caption": caption}
-        keywords = driver.produce(DILLEMA, "keywords", walk.image, walk.task, known, seed=walk.number).value
+        keywords = produce(driver, DILLEMA, "keywords", walk.image, walk.task, known, seed=walk.number).value
         walk.first_replies_read.append(_reads(read_keywords, models.replies[0]))
         walk.keywords_free = _leaves_out_protected(models.replies[0], walk.task)
         models.replies.clear()
         walk.keywords = tuple(item.text for item in keywords.items)
         known["keywords"] = keywords
-        alternatives = driver.produce(DILLEMA, "alternatives", walk.image, walk.task, known, seed=walk.number).value
+        alternatives = produce(driver, DILLEMA, "alternatives", walk.image, walk.task, known, seed=walk.number).value
         walk.first_replies_read.append(_reads(read_alternatives, models.replies[0]))
         walk.alternatives = tuple(option.text for item in alternatives.items for option in item.options)
         edit = plan_edit(walk, alternatives)
@@ -295,8 +296,8 @@ def _counterfactual(
     settings = driver.profile.settings.model_copy(update={"counterfactuals": stage_settings})
     models.replies.clear()
     known = {"caption": Caption(walk.caption), "alternatives": Alternatives(items)}
-    captions: CounterfactualCaptions = driver.produce(
-        DILLEMA, "counterfactuals", walk.image, walk.task, known, settings, walk.number
+    captions: CounterfactualCaptions = produce(
+        driver, DILLEMA, "counterfactuals", walk.image, walk.task, known, settings, walk.number
     ).value
     walk.first_replies_read.append(_reads(read_caption, models.replies[0]))
     text = captions.items[0].text

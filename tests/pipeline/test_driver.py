@@ -23,6 +23,7 @@ from core.masks import NamedMask
 from core.progress import Progress
 from core.settings import CounterfactualSettings, GenerationSettings, Settings
 from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Keywords, StageValue, Task, Trace
+from experiments.driving import produce
 from pipeline.drawing_speed import effort_of
 from pipeline.driver import Driver
 from pipeline.freshness import stale_stages
@@ -248,7 +249,7 @@ def test_a_stop_while_the_language_model_speaks_lets_it_speak_no_further(stage: 
     models = ScriptedModels(ScriptedLanguageModel(useless))
     settings = SETTINGS.model_copy(update={stage: getattr(SETTINGS, stage).model_copy(update={"attempts": attempts})})
     with pytest.raises(Cancelled):
-        driver(models).produce(DILLEMA, stage, SOURCE, BIRD, values, settings, cancelled=stop)
+        produce(driver(models), DILLEMA, stage, SOURCE, BIRD, values, settings, cancelled=stop)
     assert len(models.language.prompts) == 1
 
 
@@ -308,13 +309,13 @@ def test_the_estimate_of_an_image_counts_its_checks_and_its_saving() -> None:
 
 
 def test_the_profile_s_settings_are_the_defaults() -> None:
-    made = driver().produce(DILLEMA, "keywords", SOURCE, BIRD, {"caption": Caption(SUNNY_BIRD)})
+    made = produce(driver(), DILLEMA, "keywords", SOURCE, BIRD, {"caption": Caption(SUNNY_BIRD)})
     assert made.trace.settings == load_profile("demo").settings.keywords.model_dump(mode="json")
 
 
 def test_a_stage_whose_input_is_missing_says_which() -> None:
     with pytest.raises(UserError, match=r"There are no keywords yet: run the second stage, or add one\."):
-        driver().produce(DILLEMA, "alternatives", SOURCE, BIRD, {"caption": Caption(SUNNY_BIRD)})
+        produce(driver(), DILLEMA, "alternatives", SOURCE, BIRD, {"caption": Caption(SUNNY_BIRD)})
     with pytest.raises(UserError, match=r"There is no caption yet: run the first stage, or write one\."):
         driver().run(Request(BIRD, SETTINGS, stages=("keywords",), images=()), MemoryStore(SOURCE))
 

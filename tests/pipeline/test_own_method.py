@@ -23,6 +23,7 @@ from core.lineage import Artifact, Lineage, MethodSettings, TestCase
 from core.progress import OnProgress, Progress, stop_if
 from core.settings import GenerationSettings, Settings
 from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, Task
+from experiments.driving import draw
 from pipeline.driver import Driver
 from pipeline.methods import METHODS
 from pipeline.methods.base import MethodDescription
@@ -146,12 +147,12 @@ def test_a_source_is_prepared_once_for_all_captions_and_seeds_and_a_stop_ends_it
     driver, said = Driver(load_profile("demo"), ScriptedModels()), list[Event]()
     settings = RunSettings(generation=GenerationSettings(images_per_caption=3))
     captions = CounterfactualCaptions(tuple(CounterfactualCaption(text, ()) for text in ("A bird.", "A red bird.")))
-    cases = driver.draw(SOURCE, BIRD, captions, settings, emit=said.append, recipe="washed")
+    cases = draw(driver, SOURCE, BIRD, captions, settings, emit=said.append, recipe="washed")
     assert len(cases) == 6 and Wash.prepared == 1
     assert [event.note for event in said if isinstance(event, Progress)][:2] == ["mixing the colour"] * 2
-    assert len(driver.draw(SOURCE, BIRD, captions, settings, 1, recipe="washed")) == 6 and Wash.prepared == 1
+    assert len(draw(driver, SOURCE, BIRD, captions, settings, 1, recipe="washed")) == 6 and Wash.prepared == 1
     redder = settings.model_copy(update={"colour": Colour(shade=200)})
-    driver.draw(SOURCE, BIRD, captions, redder, recipe="washed")
+    draw(driver, SOURCE, BIRD, captions, redder, recipe="washed")
     assert Wash.prepared == 2
 
     stop, store = threading.Event(), MemoryStore(SOURCE, {"caption": DILLEMA.stages[0].value("A bird.")})

@@ -27,6 +27,7 @@ from core.words import contains, is_protected, tokens
 from demo.language import TIME_PHRASES, canonical, caption, protected_words
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, Scene, random_scene
+from experiments.driving import draw, produce
 from pipeline.checks.texts import counterfactual_checks
 from pipeline.driver import Driver
 from pipeline.methods.controlnet import CONTROL_IMAGE
@@ -68,7 +69,7 @@ def edited(before: Scene, after: Scene, keyword: str, alternative: str, kind: Ed
 
 def test_captions_name_class_colour_weather_and_time_of_day(driver: Driver) -> None:
     scenes = [random_scene(FIRST + number, "object") for number in range(8)]
-    said = [driver.produce(DILLEMA, "caption", picture(scene), task_of(scene), {}).value.text for scene in scenes]
+    said = [produce(driver, DILLEMA, "caption", picture(scene), task_of(scene), {}).value.text for scene in scenes]
     assert len(set(said)) > 4  # a captioner that ignores the picture gives one caption
     for part in ("label", "colour", "weather", "time"):
         right = sum(
@@ -82,7 +83,7 @@ def test_captions_name_class_colour_weather_and_time_of_day(driver: Driver) -> N
 
 def test_captions_of_roads_name_what_is_protected(driver: Driver) -> None:
     scenes = [random_scene(FIRST + number, "road") for number in range(5)]
-    said = [driver.produce(DILLEMA, "caption", picture(scene), ROAD, {}).value.text for scene in scenes]
+    said = [produce(driver, DILLEMA, "caption", picture(scene), ROAD, {}).value.text for scene in scenes]
     complete = [all(contains(t, word) for word in protected_words(s)) for s, t in zip(scenes, said, strict=True)]
     assert sum(complete) >= 4, said
 
@@ -108,7 +109,7 @@ def test_another_caption_is_whole_and_of_the_same_thing(driver: Driver) -> None:
 
     def said_and_said_again(name: str, task: Task) -> tuple[str, set[str]]:
         image = read_image(Path(f"demo/samples/{name}.png")).image
-        said = driver.produce(DILLEMA, "caption", image, task, {})
+        said = produce(driver, DILLEMA, "caption", image, task, {})
         tries = (said_again(driver, image, task, said, seed) for seed in range(1, 3))
         return said.value.text, {made.value.text for made in tries}
 
@@ -133,15 +134,15 @@ def test_language_stages_keep_the_task(driver: Driver) -> None:
         scene = random_scene(FIRST + number)
         task, source = task_of(scene), Caption(caption(scene))
         known: dict[str, Any] = {"caption": source}
-        keywords = driver.produce(DILLEMA, "keywords", BLANK, task, known, settings)
+        keywords = produce(driver, DILLEMA, "keywords", BLANK, task, known, settings)
         assert keywords.value.items
         assert not any(is_protected(item.text, task) for item in keywords.value.items)
         assert scene.look.weather in {item.text for item in keywords.value.items if item.edit_type == "weather"}
         known["keywords"] = keywords.value
-        alternatives = driver.produce(DILLEMA, "alternatives", BLANK, task, known, settings)
+        alternatives = produce(driver, DILLEMA, "alternatives", BLANK, task, known, settings)
         assert all(item.options for item in alternatives.value.items)
         known["alternatives"] = alternatives.value
-        captions = driver.produce(DILLEMA, "counterfactuals", BLANK, task, known, settings)
+        captions = produce(driver, DILLEMA, "counterfactuals", BLANK, task, known, settings)
         asked, first_try = asked + 3, first_try + sum(v.trace.attempts == 1 for v in (keywords, alternatives, captions))
         for item in captions.value.items:
             written += 1
@@ -156,7 +157,7 @@ def test_language_stages_keep_the_task(driver: Driver) -> None:
 
 def test_the_same_seed_gives_the_same_words(driver: Driver) -> None:
     known = {"caption": Caption(caption(random_scene(FIRST, "road")))}
-    one, two = (driver.produce(DILLEMA, "keywords", BLANK, ROAD, known, seed=3) for _ in range(2))
+    one, two = (produce(driver, DILLEMA, "keywords", BLANK, ROAD, known, seed=3) for _ in range(2))
     assert one.value == two.value
 
 
@@ -165,7 +166,7 @@ def test_night_is_much_darker_than_day(driver: Driver, number: int) -> None:
     scene = random_scene(FIRST + number, "road").with_look(weather="sunny", time="day")
     chosen = edited(scene, scene.with_look(time="night"), "by day", "at night", "time of day")
     source = picture(scene)
-    case = driver.draw(source, ROAD, chosen)[0]
+    case = draw(driver, source, ROAD, chosen)[0]
     assert case.image.size == case.artifacts[CONTROL_IMAGE].size == source.size
     assert np.asarray(case.image).mean() < 0.6 * np.asarray(source).mean()
 
@@ -178,7 +179,7 @@ def test_a_red_thing_turns_blue_where_it_is(driver: Driver, label: str) -> None:
     pixels, mask = render(scene)
     inside = mask == SEMANTIC_CLASSES.index("object")
     chosen = edited(scene, scene.with_look(colours=("blue",)), "red", "blue", "attribute")
-    case = driver.draw(Image.fromarray(pixels), task_of(scene), chosen)[0]
+    case = draw(driver, Image.fromarray(pixels), task_of(scene), chosen)[0]
 
     def blueness(image: np.ndarray) -> float:
         red, _, blue = image[inside].astype(float).mean(axis=0)
@@ -194,7 +195,7 @@ def test_an_unedited_caption_gives_back_much_the_same_picture(driver: Driver) ->
     same = CounterfactualCaptions((CounterfactualCaption(caption(scene), ()),))
     other = edited(scene, scene.with_look(time="night", weather="snowy"), "by day", "at night", "time of day")
     near, far = (
-        np.abs(np.asarray(driver.draw(source, task_of(scene), chosen)[0].image, float) - np.asarray(source)).mean()
+        np.abs(np.asarray(draw(driver, source, task_of(scene), chosen)[0].image, float) - np.asarray(source)).mean()
         for chosen in (same, other)
     )
     assert near < 45
@@ -206,9 +207,9 @@ def test_an_image_alone_is_the_one_from_the_row(driver: Driver) -> None:
     night = edited(scene, scene.with_look(time="night"), "by day", "at night", "time of day").items[0]
     snow = edited(scene, scene.with_look(weather="snowy"), "sunny", "snowy", "weather").items[0]
     source, task, few = picture(scene), task_of(scene), Settings(generation=GenerationSettings(steps=4, short_side=128))
-    row = driver.draw(source, task, CounterfactualCaptions((night, snow)), few, seed=5)
+    row = draw(driver, source, task, CounterfactualCaptions((night, snow)), few, seed=5)
     off = dataclasses.replace(night, used=False)
-    alone = driver.draw(source, task, CounterfactualCaptions((off, snow)), few, seed=5)
+    alone = draw(driver, source, task, CounterfactualCaptions((off, snow)), few, seed=5)
     assert alone[0].lineage.seed == row[1].lineage.seed
     assert alone[0].image.tobytes() == row[1].image.tobytes()
     assert row[0].image.tobytes() != row[1].image.tobytes()
@@ -226,7 +227,7 @@ def test_a_stop_ends_the_work_before_another_step(driver: Driver) -> None:
 
     chosen = edited(scene, scene.with_look(time="night"), "by day", "at night", "time of day")
     with pytest.raises(Cancelled):
-        driver.draw(picture(scene), task_of(scene), chosen, emit=watch, cancelled=stop)
+        draw(driver, picture(scene), task_of(scene), chosen, emit=watch, cancelled=stop)
     assert steps[-1] == 2
 
 
@@ -278,15 +279,15 @@ def test_the_model_is_not_asked_to_choose_edits_but_held_to_those_that_are_offer
     picked = Settings(counterfactuals=CounterfactualSettings(combinations="model", edits_at_once=2, captions=3))
     values: dict[str, Any] = {"caption": Caption(caption(scene))}
     for stage in ("keywords", "alternatives"):
-        values[stage] = driver.produce(DILLEMA, stage, BLANK, task_of(scene), values, picked).value
-    made = driver.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)
+        values[stage] = produce(driver, DILLEMA, stage, BLANK, task_of(scene), values, picked).value
+    made = produce(driver, DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)
     assert len(made.value.items) == 3 and "edits.toml is missing" in made.trace.notes[0]
 
     # The model was not trained on this question, but its choice is one of those offered.
     question = {"edits": "Task: $task\nCaption: $caption\nAlternatives: $alternatives\nReply:"}
     asking = Driver(driver.profile, driver.models, driver.prompts(DILLEMA, question))
-    made = asking.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)
-    again = asking.produce(DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)
+    made = produce(asking, DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)
+    again = produce(asking, DILLEMA, "counterfactuals", BLANK, task_of(scene), values, picked)
     offered = {(item.keyword, option.text) for item in values["alternatives"].items for option in item.options}
     assert made.trace.notes == () and 1 <= len(made.value.items) <= 3
     assert all((edit.keyword, edit.alternative) in offered for item in made.value.items for edit in item.edits)

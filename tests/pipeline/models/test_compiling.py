@@ -15,6 +15,7 @@ from core.lineage import DrawnBatch
 from core.progress import Progress
 from core.settings import GenerationSettings
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
+from experiments.driving import draw
 from pipeline.driver import Driver
 from pipeline.methods.controlnet import CONTROLNET, ControlNetSettings
 from pipeline.models import compiling, load_models
@@ -255,7 +256,7 @@ def test_a_person_who_waits_is_told_why() -> None:
     profile, models, said = load_profile("demo"), ScriptedModels(), list[Event]()
     models.generator = FirstCompiles()
     settings = profile.settings.model_copy(update={"generation": QUICK})
-    Driver(profile, models).draw(control(), BIRD, CounterfactualCaptions((NIGHT,)), settings, emit=said.append)
+    draw(Driver(profile, models), control(), BIRD, CounterfactualCaptions((NIGHT,)), settings, emit=said.append)
     seen = [event for event in said if isinstance(event, Progress)]
     assert seen[0].note == "image 1 of 1 (the first image takes about 50 s more)"
     assert seen[1].note == "image 1 of 1"

@@ -30,6 +30,7 @@ from core.settings import (
     Settings,
 )
 from core.types import Caption, Task
+from experiments.driving import produce
 from pipeline.driver import Driver, SourceWork
 from pipeline.lots import run_stages
 from pipeline.models import Models, load_models, server
@@ -204,7 +205,7 @@ def test_stopping_a_stage_does_not_wait_for_the_server(
     thread.start()
     driver, values = Driver(profile, load_models(profile)), {"caption": Caption("A red bird.")}
     with pytest.raises(Cancelled):
-        driver.produce(DILLEMA, "keywords", Image.new("RGB", (8, 8)), BIRD, values, cancelled=stop)
+        produce(driver, DILLEMA, "keywords", Image.new("RGB", (8, 8)), BIRD, values, cancelled=stop)
     thread.join()
     assert len(peer.asked) == 3
 
