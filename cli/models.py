@@ -65,7 +65,8 @@ def fetch(options: argparse.Namespace) -> int:
             if isinstance(weights, UserError):
                 raise CannotLoad(f"The {role}: {weights}") from weights
             if weights.hub or isinstance(weights, WebFile):
-                listings.append((role, _listing(role, weights, options.verify)))
+                listing = hub.listing(role, weights)
+                listings.append((role, hub.damaged(role, listing) if options.verify else listing))
         except CannotLoad as error:
             if _no_network(error):
                 raise  # without a network, all other models would fail too
@@ -108,11 +109,6 @@ def _under_test(profile: Profile) -> dict[str, Weights | UserError]:
         except UserError as error:
             by_role[role] = error
     return by_role
-
-
-def _listing(role: str, weights: Weights, verify: bool) -> hub.Listing:
-    listing = hub.listing(role, weights)
-    return hub.damaged(role, listing) if verify else listing
 
 
 def _require_room(found: list[tuple[str, hub.Listing]], left: Mapping[Path, int]) -> None:
