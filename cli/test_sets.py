@@ -102,7 +102,7 @@ def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
 def _changed(
     workspace: Workspace, options: argparse.Namespace, command: str, answer: str, words: str, **fields: str
 ) -> Said:
-    """Send a command on the images that the options name. `answer` names the number of changed images in its answer."""
+    """Send a command for the images of the options. Its reply has the number of changed images under `answer`."""
     commands = Commands()
     commands.take_on(TestSetDrafts(workspace))
     sent = {"test_set": options.test_set, "images": _images(workspace, options), **fields}

@@ -92,7 +92,9 @@ class JobView:
 
 
 def _moved_up(line: Iterable[T], moves: Callable[[T], bool], waits: Callable[[T], bool]) -> list[T]:
-    """Return the line with the one that `moves` exchanged with the one before it, among those that wait."""
+    """Return the jobs or images in the order after one move: the first that `moves` accepts is exchanged with the
+    waiting one before it.
+    """
     moved = list(line)
     places = [place for place, one in enumerate(moved) if waits(one)]
     for before, at in pairwise(places):
