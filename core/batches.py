@@ -118,7 +118,7 @@ class PlannedDrawing:
 
 
 ChosenBy = Literal["", "aim", "random"]
-"""How a search for weak cells chose an image: aimed at them or uniformly at random; "" if no search chose it."""
+"""Choice of an image by a search for weak cells: aimed at them, or uniformly at random; "" if no search chose it."""
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ class FactorEffects:
 
 @dataclass(frozen=True)
 class MixedRow:
-    """How much an asked change of one factor changes the look of another factor, which was not asked for."""
+    """The change in the look of one factor that comes with a requested change of another factor."""
 
     asked: str
     seen: str

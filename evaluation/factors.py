@@ -54,7 +54,7 @@ class Levels(Columns):
 
 class _Effect(NamedTuple):
     parts: tuple[tuple[str, str], ...]
-    """As in `EffectRow`. Empty for rare combinations of two levels, which only keep the other effects unbiased."""
+    """See `EffectRow.parts`. Empty for rare combinations of two levels, which only keep the other effects unbiased."""
     column: Flags
 
 

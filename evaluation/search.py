@@ -60,7 +60,7 @@ class Cells(Columns):
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What the images so far say about the cells."""
+    """Beliefs about the cells of a search, given the images that were drawn so far."""
 
     weak: Floats
     """Chance that each cell is weak, 0 to 1."""

@@ -85,7 +85,7 @@ def world() -> World:
 
 @dataclass
 class Replay:
-    """What a search has seen so far."""
+    """State of a replayed search, by cell: the images that it has seen, the faults among them, and the images left."""
 
     images: Numbers
     faults: Numbers

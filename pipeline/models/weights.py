@@ -102,7 +102,7 @@ def loading() -> Iterator[None]:
 
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """As `loading`, and raise CannotLoad if the weights cannot be loaded. `also`: further errors that mean this."""
+    """Do the same as `loading`. Raises CannotLoad for LOAD_ERRORS, and for the errors in `also`."""
     errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():

@@ -45,7 +45,7 @@ class FactorRow:
     """An effect on the errors of a model and on its figure."""
 
     parts: tuple[tuple[str, str], ...]
-    """As in `EffectRow`."""
+    """See `EffectRow.parts`."""
     error: EffectRow
     figure: Figure
     """Effect on the probability of the true class or the share of right pixels."""
@@ -55,7 +55,7 @@ class FactorRow:
 
 @dataclass(frozen=True)
 class FactorView:
-    """What a factor experiment found."""
+    """Result of a factor experiment, as a page shows it."""
 
     model: str
     title: str

@@ -48,7 +48,7 @@ class SearchState:
     settings: SearchSettings | None
     """Settings of the latest search; None before the first."""
     view: SearchView | None
-    """What was found; None before the first search."""
+    """Result of the latest search; None before the first."""
     near: tuple[NearCell, ...] = ()
     """The first weak cells, with alternatives that could be searched next to them."""
     problem: str = ""

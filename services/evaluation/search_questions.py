@@ -117,7 +117,7 @@ class Matched:
     parts: tuple[Part, ...]
     unknown: tuple[str, ...]
     missing: tuple[str, ...]
-    """As in `Answer`."""
+    """See the fields of `Answer` with these names."""
 
 
 def matched(question: str, names: Sequence[CellName]) -> Matched:

@@ -96,7 +96,7 @@ class CellRow:
 
 @dataclass(frozen=True)
 class SearchView:
-    """What a search has found so far."""
+    """Result of a search so far, as a page shows it."""
 
     weak: float
     """Share of valid faults above which a cell is weak, 0 to 1."""

@@ -77,7 +77,7 @@ class CaseTable:
     profiles: Texts
     methods: Texts
     starts: Texts
-    """Where the drawing of each image started: noise or the inverted source; -1 if unknown."""
+    """Start of the drawing of each image: noise or the inverted source; index -1 if unknown."""
     labels: Texts
     """Label of each image after people's decisions; index -1 for none."""
     verdict: NDArray[np.int8]
