@@ -23,7 +23,7 @@ import numpy as np
 from core.evaluation_results import FEWEST_CASES
 from core.figures import Columns, Figure, Flags, Floats, Numbers, ratio
 from evaluation.by_source import MeansOfSources, Statistic, Unseen
-from evaluation.search import WEAK, told
+from evaluation.search import WEAK, detected
 from evaluation.validity import Judged, validity_effect
 
 YES, NO, UNKNOWN = 1, 0, -1
@@ -94,9 +94,9 @@ class MethodTable:
     """"" for all edits."""
     images: tuple[int, ...]
     sources: tuple[int, ...]
-    """Number of sources of which each method has an image."""
+    """Number of sources that each method has an image of."""
     shared: tuple[int, ...]
-    """Number of these sources of which the reference has an image too."""
+    """Number of these sources that the reference has an image of too."""
     figures: tuple[MethodFigure, ...]
 
 
@@ -195,8 +195,8 @@ def compare_methods(
     reference: int = 0,
     votes: Votes = lambda _own: None,
 ) -> tuple[MethodTable, ...]:
-    """Compare methods: a table for all edits, then one for each edit type of which several methods have at least
-    `FEWEST_CASES` images.
+    """Compare methods: a table for all edits, then one for each edit type with at least `FEWEST_CASES` images of
+    several methods each.
 
     `control` is the model's error on the control set of each method and source, (methods, sources), 0 to 1; NaN without
     one. `seconds` is the model time of each method and source, all images included: captions, language model,
@@ -231,7 +231,7 @@ def weak_cells(images: MethodImages, method: int, weak: float = WEAK) -> Numbers
     own = own[np.unique(pairs, return_index=True)[1]]
     cells, place = np.unique(images.cell[own], return_inverse=True)
     faults = np.bincount(place, weights=failure[own] == YES, minlength=len(cells)).astype(np.int64)
-    found: Numbers = cells[told(np.bincount(place), faults, weak)]
+    found: Numbers = cells[detected(np.bincount(place), faults, weak)]
     return found
 
 

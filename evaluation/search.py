@@ -1,15 +1,15 @@
-"""Search for the cells in which a model is weak: which images to draw next, and which cells are told. Pure.
+"""Search for the cells in which a model is weak: which images to draw next, and which cells it detects. Pure.
 
 A cell is a label, an edit type and an alternative. It is weak if more than a given share of its images are valid
 faults: images that the model gets wrong and that people or checks do not find invalid. A cell may be weak by itself,
 because its alternative is weak under most labels, or because its label is weak under most edits. The search weighs
 these three reasons by what the images of all cells show.
 
-A weak cell is told by evidence that remains valid however often and for whatever reason the search looks: an e-value
-for each cell (Grünwald, de Heide and Koolen 2024, Journal of the Royal Statistical Society B 86), and the procedure of
-Benjamini and Hochberg for e-values (Wang and Ramdas 2022, Journal of the Royal Statistical Society B 84). On average at
-most `FALSE` of the told cells are not weak. Each image of a cell should have another source, since images of one source
-fail together.
+A weak cell is detected by evidence that remains valid however often and for whatever reason the search looks: an
+e-value for each cell (Grünwald, de Heide and Koolen 2024, Journal of the Royal Statistical Society B 86), and the
+procedure of Benjamini and Hochberg for e-values (Wang and Ramdas 2022, Journal of the Royal Statistical Society B 84).
+On average at most `FALSE` of the detected cells are not weak. Each image of a cell should have another source, since
+images of one source fail together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from core.figures import Columns, Flags, Floats, Numbers
 
 FALSE = 0.05
-"""Maximum expected share of cells told by mistake among all told cells."""
+"""Maximum expected share of cells detected by mistake among all detected cells."""
 WEAK = 0.1
 """Share of valid faults above which a cell is weak, unless the user sets another."""
 EVERY = 5
@@ -92,7 +92,7 @@ def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
     from scipy.special import expit, logit
 
     (high_a, high_b), (low_a, low_b) = RATE_PRIOR
-    rate_weak, rate_other, alone = high_a / (high_a + high_b), low_a / (low_a + low_b), USUAL
+    rate_weak, rate_other, lone = high_a / (high_a + high_b), low_a / (low_a + low_b), USUAL
     seen = np.flatnonzero(images)
     n, k = images[seen], faults[seen]
     type_of = np.zeros(int(cells.alternative.max(initial=-1)) + 1, np.int64)
@@ -101,31 +101,31 @@ def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
     of_cell, groups = (cells.alternative, cells.label), (type_of, np.zeros(cells.label.max(initial=-1) + 1, np.int64))
     member = [one[seen] for one in of_cell]
     # Logarithms of odds that a member is weak: what each cell says about its member, and what all say together.
-    said = [np.zeros(len(seen)) for _ in member]
+    messages = [np.zeros(len(seen)) for _ in member]
     odds = [np.full(len(group), logit(USUAL)) for group in groups]
     weak = np.full(len(seen), USUAL)
     for _ in range(STEPS):
         likelihood = k * np.log(rate_weak / rate_other) + (n - k) * np.log((1 - rate_weak) / (1 - rate_other))
         more = np.expm1(np.clip(likelihood, -300, 300))
         # What the other cells of its member say.
-        others = [expit(total[of] - own) for total, of, own in zip(odds, member, said, strict=True)]
+        others = [expit(total[of] - own) for total, of, own in zip(odds, member, messages, strict=True)]
         for side, other in enumerate(reversed(others)):
-            ratio = np.log1p(SHARED * more) - np.log1p((other * SHARED + (1 - other) * alone) * more)
-            said[side] = (said[side] + ratio) / 2  # half the way, so that the steps do not swing
+            ratio = np.log1p(SHARED * more) - np.log1p((other * SHARED + (1 - other) * lone) * more)
+            messages[side] = (messages[side] + ratio) / 2  # half the way, so that the steps do not swing
         shared = 1 - (1 - others[0]) * (1 - others[1])
-        prior = shared * SHARED + (1 - shared) * alone
+        prior = shared * SHARED + (1 - shared) * lone
         weak = prior * (1 + more) / (1 + prior * more)
         rate_weak = (high_a + weak @ k) / (high_a + high_b + weak @ n)
         rate_other = (low_a + (1 - weak) @ k) / (low_a + low_b + (1 - weak) @ n)
         rate_other = min(rate_other, rate_weak / 2)
         single = (1 - shared) / (1 + prior * more)  # of cells whose alternative and label are not weak
-        alone = (PSEUDO_CELLS * USUAL + single @ (alone * (1 + more))) / (PSEUDO_CELLS + single @ (1 + alone * more))
+        lone = (PSEUDO_CELLS * USUAL + single @ (lone * (1 + more))) / (PSEUDO_CELLS + single @ (1 + lone * more))
         for side, group in enumerate(groups):
             known = np.bincount(member[side], minlength=len(group))
             usual = _usual(expit(odds[side]), known, group)
-            odds[side] = logit(usual) + np.bincount(member[side], said[side], len(group))
+            odds[side] = logit(usual) + np.bincount(member[side], messages[side], len(group))
     shared = 1 - (1 - expit(odds[0][cells.alternative])) * (1 - expit(odds[1][cells.label]))
-    chance = shared * SHARED + (1 - shared) * alone
+    chance = shared * SHARED + (1 - shared) * lone
     chance[seen] = weak
     return Beliefs(chance, float(rate_weak), float(rate_other))
 
@@ -156,8 +156,8 @@ def log_evidence(images: Numbers, faults: Numbers, weak: float = WEAK) -> Floats
     return at
 
 
-def told(images: Numbers, faults: Numbers, weak: float = WEAK) -> Flags:
-    """Return True for each cell that is told to be weak. On average at most `FALSE` of the told cells are not."""
+def detected(images: Numbers, faults: Numbers, weak: float = WEAK) -> Flags:
+    """Return True for each cell that is detected as weak. On average at most `FALSE` of them are not weak."""
     evidence = log_evidence(images, faults, weak)
     order = np.sort(evidence)[::-1]
     enough = order >= np.log(len(order) / (FALSE * np.arange(1, len(order) + 1)))
@@ -187,11 +187,11 @@ def anytime_interval(images: int, faults: int, level: float = FALSE) -> tuple[fl
 
 
 def _bar(evidence: Floats, belief: Beliefs, already: int, images: int, weak: float) -> float:
-    """Return the logarithm of the e-value at which a cell counts as told when the search ends. `already` cells are told
-    now, and `images` images are left.
+    """Return the logarithm of the e-value at which a cell is detected when the search ends. `already` cells are
+    detected now, and `images` images are left.
 
-    The more cells are told, the less evidence each needs. So the search aims at as many cells as can probably be told
-    with the images that are left.
+    The more cells are detected, the less evidence each needs. So the search aims at as many cells as it can probably
+    detect with the images that are left.
     """
     growth, _ = _steps(belief, weak)
     for cells in range(already + 1, len(evidence) + 1):
@@ -203,16 +203,17 @@ def _bar(evidence: Floats, belief: Beliefs, already: int, images: int, weak: flo
 
 
 def _steps(belief: Beliefs, weak: float) -> tuple[float, float]:
-    """Return the mean and the standard deviation of what an image of a weak cell adds to the cell's evidence."""
-    # With hardly more faults than the limit, a cell would never be told. It may have more of them than its like.
+    """Return the mean and the standard deviation of the evidence that an image of a weak cell adds to its cell."""
+    # With hardly more faults than the limit, a cell would never be detected. It may have more of them than its like.
     share = max(belief.rate_weak, 2 * weak / (1 + weak))
     fault, other = np.log(share / weak), np.log((1 - share) / (1 - weak))
     return float(share * fault + (1 - share) * other), float(np.sqrt(share * (1 - share)) * (fault - other))
 
 
 def _worth(chance: Floats, evidence: Floats, left: Numbers, bar: float, steps: tuple[float, float]) -> Floats:
-    """Return about how many newly told cells an image of each cell brings: the chance that the cell is weak, times the
-    chance that `left` images are enough to tell it then, divided by the number of images that it is likely to need.
+    """Return about how many newly detected cells an image of each cell brings: the chance that the cell is weak, times
+    the chance that `left` images are enough to detect it then, divided by the number of images that it is likely to
+    need.
 
     A cell at the bar is worth nothing. All arrays have one length.
     """
@@ -221,7 +222,7 @@ def _worth(chance: Floats, evidence: Floats, left: Numbers, bar: float, steps: t
     growth, spread = steps
     need, most = np.maximum((bar + UNSURE - evidence) / growth, 1.0), np.maximum(left, 1)
     enough = np.where(left > 0, ndtr((most - need) * growth / (spread * np.sqrt(most))), 0.0)
-    # Chances below a thousandth count as such, so that likely weak cells come first even if none can be told.
+    # Chances below a thousandth count as such, so that likely weak cells come first even if none can be detected.
     return np.where(evidence < bar, chance * np.maximum(enough, 1e-3) / need, 0.0)
 
 
@@ -243,7 +244,7 @@ def next_round(
 
     One of `EVERY` images is of a random cell, in proportion to all images of the cells. Of the others, one of `ASKED`
     is of a random cell of a question, by turns, in the same proportion. Each other image is of the cell with the
-    largest worth (`_worth`) times the chance of a valid image. A told cell gets no more.
+    largest worth (`_worth`) times the chance of a valid image. A detected cell gets no more.
 
     If a cell gets several images in the round, the worth of a further one is the mean over the results that the earlier
     ones may have. With no result it counts more than the first image, since an image that is worth more then can be
@@ -252,18 +253,18 @@ def next_round(
     from scipy import special
 
     belief, left = beliefs(cells, images, faults), left.copy()
-    evidence, is_told = log_evidence(images, faults, weak), told(images, faults, weak)
+    evidence, is_detected = log_evidence(images, faults, weak), detected(images, faults, weak)
     aimed = int(left.sum()) if budget is None else budget
     aimed -= aimed // EVERY
-    bar, steps = _bar(evidence, belief, int(is_told.sum()), aimed, weak), _steps(belief, weak)
+    bar, steps = _bar(evidence, belief, int(is_detected.sum()), aimed, weak), _steps(belief, weak)
     share = np.ones(len(left)) if valid is None else valid
-    at_first = ~is_told * share * _worth(belief.weak, evidence, np.minimum(left, aimed), bar, steps)
+    at_first = ~is_detected * share * _worth(belief.weak, evidence, np.minimum(left, aimed), bar, steps)
     worth = at_first + 1e-9 * chance.random(len(left))  # cells of equal worth take turns in random order
     new = np.zeros(len(left), np.int64)
     picked, uniform, question = list[int](), list[bool](), list[int]()
 
     def at_random(among: Numbers) -> int:
-        # Images of a cell are exchangeable, so a new one stands for any of its images, also for those that it has.
+        # Images of a cell are exchangeable, so a new one may be any of its images, also one that it has.
         all_images = np.where(left[among] > 0, images[among] + left[among], 0)
         return int(among[chance.choice(len(among), p=all_images / all_images.sum())])
 
@@ -284,15 +285,15 @@ def next_round(
         is_uniform = (int(images.sum()) + place) % EVERY == EVERY - 1
         open_ones = [number for number, cells_of in enumerate(questions) if left[cells_of].any()]
         asks = bool(open_ones) and not is_uniform and place % ASKED == 0
-        asked = open_ones[(place // ASKED) % len(open_ones)] if asks else -1
+        chosen_question = open_ones[(place // ASKED) % len(open_ones)] if asks else -1
         if is_uniform:
             cell = at_random(np.arange(len(left)))
         else:
-            cell = at_random(questions[asked]) if asks else int(np.argmax(np.where(left > 0, worth, -1.0)))
+            cell = at_random(questions[chosen_question]) if asks else int(np.argmax(np.where(left > 0, worth, -1.0)))
         left[cell] -= 1
         new[cell] += 1
         worth[cell] = worth_after(cell)
         picked.append(cell)
         uniform.append(is_uniform)
-        question.append(asked)
+        question.append(chosen_question)
     return Pick(np.array(picked, np.int64), np.array(uniform, bool), np.array(question, np.int64))

@@ -3,13 +3,13 @@ experiments.search_replays RESULTS.jsonl`. The file gets a line for some replays
 
 Nothing is drawn. The data set has the labels and the alternatives of the drawn world, and `IMAGES` images of each cell.
 Some cells are planted as weak: single ones, all of two alternatives, or all of one label. Each method chooses `BUDGET`
-images (5 % of all) in rounds of `ROUND`, and sees after each round which of them are valid faults. The same rule tells
-the weak cells for all methods (`evaluation.search.told`).
+images (5 % of all) in rounds of `ROUND`, and sees after each round which of them are valid faults. The same rule
+detects the weak cells for all methods (`evaluation.search.detected`).
 
-Goals, set before the first run: our search tells at least twice as many weak cells as `foretell` in a loop, over all
-plantings, and at least as many as Thompson sampling and as Bayesian optimisation over CLIP's texts in each planting, by
-95 % intervals; at most 5 % of the told cells are not weak; and the 95 % interval of the error by the images that were
-picked uniformly at random covers the truth in 93 to 98 % of the replays.
+Goals, set before the first run: our search detects at least twice as many weak cells as `foretell` in a loop, over
+all plantings, and at least as many as Thompson sampling and as Bayesian optimisation over CLIP's texts in each
+planting, by 95 % intervals; at most 5 % of the detected cells are not weak; and the 95 % interval of the error by the
+images that were picked uniformly at random covers the truth in 93 to 98 % of the replays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from core.figures import Figure, Flags, Floats, Numbers
 from demo.scene import GROUNDS, OBJECT_CLASSES, TIMES, TREES, WALLS, WEATHERS
 from evaluation.by_source import LEAST, MOST, MeansOfSources
 from evaluation.ranking import by_new_faults, chance_wrong
-from evaluation.search import EVERY, Cells, next_round, told
+from evaluation.search import EVERY, Cells, detected, next_round
 from experiments.resumable import measure_each
 from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
@@ -122,8 +122,8 @@ def foretell(replay: Replay, size: int) -> Numbers:
 
 
 def thompson(replay: Replay, size: int) -> Numbers:
-    """Thompson sampling with a uniform prior for each cell. A told cell gets no more."""
-    open_left, picks = np.where(told(replay.images, replay.faults), 0, replay.left), list[int]()
+    """Thompson sampling with a uniform prior for each cell. A detected cell gets no more."""
+    open_left, picks = np.where(detected(replay.images, replay.faults), 0, replay.left), list[int]()
     for draws in replay.chance.beta(1 + replay.faults, 1 + replay.images - replay.faults, (size, len(open_left))):
         picks.append(int(np.argmax(np.where(open_left > 0, draws, -1.0))))
         open_left[picks[-1]] -= 1
@@ -132,11 +132,11 @@ def thompson(replay: Replay, size: int) -> Numbers:
 
 def bayesian(replay: Replay, size: int) -> Numbers:
     """Bayesian optimisation: a Gaussian process over CLIP's vectors of "a LABEL, ALTERNATIVE", after Le Coz et al.,
-    with the upper confidence bound. Each pick counts as seen at its mean for the others of the round. A told cell gets
-    no more.
+    with the upper confidence bound. Each pick counts as seen at its mean for the others of the round. A detected cell
+    gets no more.
     """
     kernel = _kernel()
-    open_left = np.where(told(replay.images, replay.faults), 0, replay.left)
+    open_left = np.where(detected(replay.images, replay.faults), 0, replay.left)
     seen, picks = np.flatnonzero(replay.images), list[int]()
     images, faults = replay.images.astype(np.float64), replay.faults.astype(np.float64)
     base = (faults.sum() + 0.1) / (images.sum() + 2)
@@ -174,8 +174,9 @@ def _kernel() -> Floats:
 
 
 def replayed(method: str, planting: str, seed: int) -> tuple[float, int, int, int, bool | None]:
-    """Replay one search. Return the share of weak cells that it tells, the numbers of told cells, of those that are not
-    weak, and of valid faults seen, and whether the error by its uniform images covers the truth (None if it has none).
+    """Replay one search. Return the share of weak cells that it detects, the numbers of detected cells, of those
+    that are not weak, and of valid faults seen, and whether the error by its uniform images covers the truth (None if
+    it has none).
     """
     fate = np.random.default_rng([FIRST_SEED + seed, PLANTINGS.index(planting)])
     weak = world().planted(planting, fate)
@@ -191,7 +192,7 @@ def replayed(method: str, planting: str, seed: int) -> tuple[float, int, int, in
             replay.images[cell] += 1
             replay.left[cell] -= 1
             replay.faults[cell] += fault
-    found = told(replay.images, replay.faults)
+    found = detected(replay.images, replay.faults)
     covers = None
     if method == "ours":
         error = MeansOfSources(np.array(marked, float)[:, None]).figure(lambda of: of[..., 0], len(marked))
@@ -244,7 +245,7 @@ def report(results: Mapping[tuple[str, str], Floats], replays: int) -> list[str]
     """Return the tables of all results, and the goals with what was reached."""
     head = [*METHODS]
     lines = [
-        f"Share of the weak cells that are told, % (95 % interval over {replays:,} replays):",
+        f"Share of the weak cells that are detected, % (95 % interval over {replays:,} replays):",
         "",
         f"| planted | {' | '.join(head)} |",
         f"| --- |{' ---: |' * len(head)}",
@@ -273,7 +274,7 @@ def report(results: Mapping[tuple[str, str], Floats], replays: int) -> list[str]
             lines.append(_goal(f"at least {method}: {planting}", more, f"{_words(_mean(more))} points more"))
     ours_all = np.concatenate([results[one, "ours"] for one in PLANTINGS])
     false = ours_all[:, 2].sum() / max(ours_all[:, 1].sum(), 1)
-    lines.append(f"| at most 5 % of the told cells are not weak | {100 * false:.2f} % | {_mark(false <= 0.05)} |")
+    lines.append(f"| at most 5 % of the detected cells are not weak | {100 * false:.2f} % | {_mark(false <= 0.05)} |")
     covers = float(np.nanmean(ours_all[:, 4]))
     reached = LEAST <= covers <= MOST
     lines.append(f"| the error by the uniform images covers in 93 to 98 % | {100 * covers:.1f} % | {_mark(reached)} |")

@@ -1,7 +1,7 @@
 """Measures how often a factor experiment finds planted interactions, in worlds whose true effects are known. Pure.
 
 Goals, set before the first run: with 200 sources and as many captions as effects, an interaction of 25 points is found
-in at least 90 % of the repetitions; a false effect is told in at most 5 %; intervals cover in 93 to 98 %.
+in at least 90 % of the repetitions; a false effect is found in at most 5 %; intervals cover in 93 to 98 %.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class FactorShares:
     """Shares of the repetitions in one world, 0 to 1."""
 
     found: float | None
-    """Repetitions in which the planted interaction is told; None if none is planted."""
+    """Repetitions in which the planted interaction is found; None if none is planted."""
     false: float
-    """Repetitions in which at least one effect is told that is 0 or has the other sign."""
+    """Repetitions in which at least one effect is found that is 0 or has the other sign."""
     covers: float
     """Intervals that hold the true effect, of all effects."""
     least: float

@@ -36,7 +36,7 @@ from storage.workspace import Workspace
 MOST_NEAR = 5
 """Number of weak cells for which alternatives are proposed."""
 MOST_NEAREST = 3
-"""Number of names that a refused question is told."""
+"""Number of names in the refusal of a question."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Searches:
     @does("begin-search", BeginSearch)
     def begin_search(self, sent: BeginSearch) -> dict[str, Any]:
         """Draw images of a batch where a model is likely to fail, in rounds, to tell in which edits of which labels it
-        is weak. All other images of the batch wait. The captions count as approved. A paused search goes on; a larger
+        is weak. All other images of the batch wait. The captions count as approved. A paused search continues; a larger
         number of images prolongs it.
         """
         subject = images_of(self._workspace, sent.batch)
@@ -196,7 +196,7 @@ class Searches:
         models = tuple(sorted(models, key=lambda one: one.settings != settings.model))
         try:
             view = self._search(batch).view(reads=False)
-            near = near_cells(self._workspace, batch, [one.name for one in view.told[:MOST_NEAR]])
+            near = near_cells(self._workspace, batch, [one.name for one in view.weak_cells[:MOST_NEAR]])
             return SearchState(models, settings, view, near)
         except UserError as error:
             return SearchState(models, settings, None, problem=str(error))

@@ -26,7 +26,7 @@ from core.types import from_plain, to_plain
 from core.words import count_of, meaning
 from evaluation.by_source import MeansOfSources
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
-from evaluation.search import WEAK, Cells, Pick, beliefs, next_round, told
+from evaluation.search import WEAK, Cells, Pick, beliefs, detected, next_round
 from services.batches.planning import Planner
 from services.evaluation.scoring import judged_of
 from services.evaluation.search_questions import (
@@ -75,7 +75,7 @@ class CellRow:
     chance: float
     """Chance that the cell is weak, 0 to 1."""
     state: CellState
-    """"weak" if told, "unlikely" if `chance` is below `UNLIKELY`, else "open"."""
+    """"weak" if detected, "unlikely" if `chance` is below `UNLIKELY`, else "open"."""
     valid: float
     """Chance that an image of the cell is valid, 0 to 1, by those that people rejected or found invalid."""
     waiting: int
@@ -115,14 +115,14 @@ class SearchView:
     """Number of images that the next round draws to answer questions."""
     answers: tuple[Answer, ...]
     """Answers to the questions that a person asked."""
-    told_filter: str
+    weak_filter: str
     """Filter of the images of the weak cells that count, as in an address; "" if there are none."""
     error: Figure
     """Share of valid faults among all images that could be drawn, by those chosen at random."""
     notes: tuple[str, ...]
 
     @property
-    def told(self) -> tuple[CellRow, ...]:
+    def weak_cells(self) -> tuple[CellRow, ...]:
         """Return the weak cells."""
         return tuple(one for one in self.cells if one.state == "weak")
 
@@ -403,16 +403,16 @@ class WeakCellSearch:
             chosen=standing.chosen,
             drawn=standing.drawn,
             next_random=int(pick.uniform.sum()),
-            told_filter=self._told_filter(standing),
+            weak_filter=self._weak_filter(standing),
             error=_error([(one.source, one.is_fault) for one in standing.counted if one.is_random]),
             next_asked=int((pick.question >= 0).sum()),
             answers=standing.answers,
             notes=standing.notes,
         )
 
-    def _told_filter(self, standing: _Standing) -> str:
-        is_told = told(standing.images, standing.faults, self._settings.weak)
-        cases = [one.test_case for one in standing.counted if is_told[one.cell]]
+    def _weak_filter(self, standing: _Standing) -> str:
+        is_detected = detected(standing.images, standing.faults, self._settings.weak)
+        cases = [one.test_case for one in standing.counted if is_detected[one.cell]]
         if not cases:
             return ""
         table, whole = self._workspace.case_columns.table(), self._question.subject.filter
@@ -422,7 +422,7 @@ class WeakCellSearch:
         self, names: Sequence[tuple[str, str, Counter[str]]], chance: Floats, counts: Numbers
     ) -> tuple[CellRow, ...]:
         images, faults, invalid, waiting, aimed = counts
-        found, valid, rows = told(images, faults, self._settings.weak), _valid(images, invalid), list[CellRow]()
+        found, valid, rows = detected(images, faults, self._settings.weak), _valid(images, invalid), list[CellRow]()
         for place, (label, edit_type, each) in enumerate(names):
             is_unlikely = chance[place] < UNLIKELY and images[place]
             row = CellRow(

@@ -437,7 +437,7 @@ def test_a_person_follows_a_search_asks_stops_it_and_drafts_a_study_of_the_weak_
     page.wait_for_url(re.compile("/curate/"))
     cell = desk.studio.searches.state(number).view
     assert cell is not None
-    expect(page.locator(".cell:not([hidden])")).to_have_count(cell.told[0].images)
+    expect(page.locator(".cell:not([hidden])")).to_have_count(cell.weak_cells[0].images)
     desk.open(number)
-    page.click("#draft-told")
+    page.click("#draft-weak")
     page.wait_for_url(re.compile("/study/"))

@@ -13,9 +13,9 @@ from evaluation.search import (
     Cells,
     anytime_interval,
     beliefs,
+    detected,
     log_evidence,
     next_round,
-    told,
 )
 
 LABELS, ALTERNATIVES = 5, 8
@@ -50,13 +50,13 @@ def test_a_cell_is_suspected_for_its_own_images_and_for_those_of_its_alternative
 def test_without_images_all_cells_are_alike() -> None:
     found = beliefs(CELLS, NONE, NONE)
     assert np.ptp(found.weak) == pytest.approx(0.0) and 0.05 < found.weak[0] < 0.2
-    assert not told(NONE, NONE).any() and log_evidence(NONE, NONE) == pytest.approx(0.0)
+    assert not detected(NONE, NONE).any() and log_evidence(NONE, NONE) == pytest.approx(0.0)
 
 
-def test_a_cell_is_told_by_many_faults_not_by_two() -> None:
-    assert not told(*of(c0=(2, 2))).any()
-    assert told(*of(c0=(8, 8), c1=(40, 4))).nonzero()[0].tolist() == [0]
-    assert told(*of(c0=(30, 15))).any() and not told(*of(c0=(30, 6))).any()
+def test_a_cell_is_detected_by_many_faults_not_by_two() -> None:
+    assert not detected(*of(c0=(2, 2))).any()
+    assert detected(*of(c0=(8, 8), c1=(40, 4))).nonzero()[0].tolist() == [0]
+    assert detected(*of(c0=(30, 15))).any() and not detected(*of(c0=(30, 6))).any()
 
 
 def test_the_evidence_against_a_cell_that_is_not_weak_is_at_most_one_on_average() -> None:
@@ -81,7 +81,7 @@ def test_of_many_searches_few_tell_a_cell_that_is_not_weak() -> None:
             cell = next_round(CELLS, images, faults, 30 - images, 1, chance).cell[0]
             images[cell] += 1
             faults[cell] += chance.random() < WEAK
-            if told(images, faults).any():
+            if detected(images, faults).any():
                 false += 1
                 break
     assert false <= 100 * FALSE + 5
@@ -96,7 +96,7 @@ def test_a_round_goes_where_cells_are_likely_weak_and_marks_what_is_random() -> 
     assert (CELLS.alternative[aimed] == 0).all() and len(set(aimed.tolist())) >= 3
 
 
-def test_a_told_cell_gets_no_more_and_an_empty_one_none() -> None:
+def test_a_detected_cell_gets_no_more_and_an_empty_one_none() -> None:
     chance = np.random.default_rng(3)
     images, faults = of(c0=(12, 12), c1=(3, 3))
     left = np.full(40, 2)
@@ -122,7 +122,7 @@ def test_images_go_to_cells_that_they_can_still_tell() -> None:
 def test_a_cell_with_enough_evidence_for_several_cells_together_waits_for_the_others() -> None:
     images, faults = of(c0=(9, 5), c7=(6, 3), c14=(6, 3), c21=(6, 3), c28=(6, 3))
     pick = next_round(CELLS, images, faults, np.full(40, 20), 20, np.random.default_rng(7), budget=200)
-    assert not told(images, faults).any() and 0 not in pick.cell[~pick.uniform]
+    assert not detected(images, faults).any() and 0 not in pick.cell[~pick.uniform]
 
 
 def test_cells_whose_images_are_rarely_valid_wait() -> None:

@@ -82,10 +82,10 @@ def _add_sent(app: FastAPI, studio: Studio) -> None:
         """Draft a study of the images of the weak cells, and return its address."""
         query: Any = commands.parse("show-search", {"batch": data.get("batch")})
         state = studio.searches.state(query.batch)
-        if state.settings is None or state.view is None or not state.view.told_filter:
+        if state.settings is None or state.view is None or not state.view.weak_filter:
             raise UserError(state.problem or "No cell is called weak yet: go on searching first.")
         fields = {"key": model_choice_key(state.settings.model), "mapping": state.settings.mapping}
-        drafted = commands.send("draft-evaluation-study", {"filter": state.view.told_filter, **fields})
+        drafted = commands.send("draft-evaluation-study", {"filter": state.view.weak_filter, **fields})
         return {"go": f"/study/{drafted['study']}"}
 
     add_posted(app, f"{API}draft-evaluation-study", study)

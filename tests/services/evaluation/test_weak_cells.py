@@ -92,9 +92,9 @@ def test_the_planted_cell_is_told_and_no_other_and_most_images_go_there(workspac
     workspace.batches.approve(searched.number)
     outcome, view = searched.search(60)
     assert outcome == "done" and (view.chosen, view.drawn) == (60, 60)
-    assert [(row.label, row.edit_type, row.alternative) for row in view.told] == [WEAK]
-    assert view.told[0].images == view.told[0].faults >= 4
-    assert view.over_labels[0].alternative == "foggy" and view.over_labels[0].faults == view.told[0].faults
+    assert [(row.label, row.edit_type, row.alternative) for row in view.weak_cells] == [WEAK]
+    assert view.weak_cells[0].images == view.weak_cells[0].faults >= 4
+    assert view.over_labels[0].alternative == "foggy" and view.over_labels[0].faults == view.weak_cells[0].faults
     assert sum(row.images for row in view.over_labels) == 60
     others = [row for row in view.cells if row.state != "weak"]
     assert all(row.faults == 0 for row in others) and sum(row.images for row in view.cells) == 60
@@ -131,7 +131,7 @@ def test_alternatives_that_differ_in_spelling_alone_are_one_cell_that_names_them
     searched = Searched(workspace, tmp_path, reply)
     workspace.batches.approve(searched.number, ahead=True)
     view = searched.search(60)[1]
-    (weak,) = view.told
+    (weak,) = view.weak_cells
     assert (weak.label, weak.edit_type, weak.spellings) == ("red", "weather", ("foggy", "the foggy"))
     assert weak.images == weak.faults >= 4
     drawn = [one.counterfactual.edits[0].alternative for one in workspace.batches.candidates(1) if one.test_case]
@@ -176,14 +176,14 @@ def test_two_searches_beside_each_other_find_what_each_finds_alone(
     assert batch_images(workspace, both[0].number) == images
     for one, view in zip(both, found, strict=True):
         assert view.drawn == 2 * ROUND == len(batch_images(workspace, one.number))
-        assert {(row.label, row.edit_type, row.alternative) for row in view.told} <= {WEAK}
+        assert {(row.label, row.edit_type, row.alternative) for row in view.weak_cells} <= {WEAK}
 
 
 def test_the_search_follows_what_people_reject(workspace: Workspace, tmp_path: Path) -> None:
     searched = Searched(workspace, tmp_path)
     workspace.batches.approve(searched.number, ahead=True)
     view = searched.search(2 * ROUND)[1]
-    assert view.told
+    assert view.weak_cells
     foggy = [
         one.test_case
         for one in workspace.batches.candidates(searched.number)
@@ -192,7 +192,7 @@ def test_the_search_follows_what_people_reject(workspace: Workspace, tmp_path: P
     for case in foggy:
         workspace.test_cases.review(case, "rejected")
     view = searched.search(2 * ROUND)[1]
-    assert not view.told and sum(row.images for row in view.cells) == 2 * ROUND - len(foggy)
+    assert not view.weak_cells and sum(row.images for row in view.cells) == 2 * ROUND - len(foggy)
 
 
 def test_a_question_is_answered_by_images_drawn_for_it_with_an_interval(workspace: Workspace, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_an_alternative_near_a_weak_cell_gets_a_caption_for_each_source_of_the_c
     searched = Searched(workspace, tmp_path)
     workspace.batches.approve(searched.number, ahead=True)
     view = searched.search(3 * ROUND)[1]
-    (near,) = near_cells(workspace, searched.number, [one.name for one in view.told])
+    (near,) = near_cells(workspace, searched.number, [one.name for one in view.weak_cells])
     assert (near.label, near.alternative, near.keyword, near.proposals) == ("red", "foggy", "sunny", ())
     run = workspace.runs.get(near.run).values["alternatives"].value
     items = [
@@ -268,7 +268,7 @@ def test_an_alternative_near_a_weak_cell_gets_a_caption_for_each_source_of_the_c
         for item in run.value.items
     ]
     workspace.runs.append_value(near.run, "alternatives", replace(run, value=Alternatives(tuple(items))))
-    (near,) = near_cells(workspace, searched.number, [one.name for one in view.told])
+    (near,) = near_cells(workspace, searched.number, [one.name for one in view.weak_cells])
     assert near.proposals == ("misty",)
 
     with pytest.raises(UserError, match="same as its keyword"):
@@ -276,7 +276,7 @@ def test_an_alternative_near_a_weak_cell_gets_a_caption_for_each_source_of_the_c
     assert add_alternative(workspace, searched.number, near.key, " in  mist") == {"added": SOURCES // 2}
     with pytest.raises(UserError, match="have it already"):
         add_alternative(workspace, searched.number, near.key, "Mist")
-    (near,) = near_cells(workspace, searched.number, [one.name for one in view.told])
+    (near,) = near_cells(workspace, searched.number, [one.name for one in view.weak_cells])
     assert near.added == ("in mist",)
     view = searched.search(4 * ROUND)[1]
     (cell,) = (row for row in view.cells if row.alternative == "in mist")
@@ -285,5 +285,5 @@ def test_an_alternative_near_a_weak_cell_gets_a_caption_for_each_source_of_the_c
     assert cell.images, "the search draws them"
     texts = {one.counterfactual.text for one in workspace.batches.candidates(searched.number) if one.label == "red"}
     assert any(text.startswith("A bird in in mist weather") for text in texts), "the same words otherwise"
-    (near,) = near_cells(workspace, searched.number, [one.name for one in view.told])
+    (near,) = near_cells(workspace, searched.number, [one.name for one in view.weak_cells])
     assert not near.added
