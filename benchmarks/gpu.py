@@ -386,7 +386,7 @@ def _most_memory() -> Iterator[Callable[[], int]]:
     """Yield a function for the peak memory on the GPU, in bytes; on a CPU, for the memory of the process at the end."""
     from pipeline.models.machine import memory_in_use
 
-    memory_in_use(anew=True)
+    memory_in_use(reset=True)
     most = 0
     yield lambda: most
     process, gpu = memory_in_use()

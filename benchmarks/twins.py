@@ -1,8 +1,8 @@
 """Measures how many twins (changed copies of a picture) are found, and how many other pictures are taken for twins.
 Drawn scenes are compared by `core.twins`, by the perceptual hash, and by both together, as data splits do.
 
-`python -m benchmarks.twins` prints the rates, and how long the search takes among 10,000 sources (two minutes, most of
-which draws scenes). The other pictures are random scenes and two hard kinds: scenes of the same objects, light and
+`python -m benchmarks.twins` prints the rates, and how long the search takes among 10,000 sources (two minutes, mostly
+for drawing scenes). The other pictures are random scenes and two hard kinds: scenes of the same objects, light and
 colours with another layout, and scenes of the same layout with another look.
 """
 

@@ -329,17 +329,17 @@ def search(work: _Work) -> str:
     options, workspace = work.options, work.workspace
     made = BatchService(workspace)
     number = batches.number_of(made, options.batch)
-    given = {name: getattr(options, name) for name in SEARCH_OPTIONS if getattr(options, name) is not None}
-    asked, order = BeginSearch.of({"batch": number, **given}), made.order(number)
+    chosen = {name: getattr(options, name) for name in SEARCH_OPTIONS if getattr(options, name) is not None}
+    command, order = BeginSearch.of({"batch": number, **chosen}), made.order(number)
     if options.yes and made.status(number).batch.approved is None:
         workspace.batches.approve(number, ahead=True)
 
     def on_round(view: SearchView) -> None:
-        note = f"{view.drawn:,} of {settings.images:,} images, {count_of(len(view.told), 'weak cell')}"
+        note = f"{view.drawn:,} of {settings.images:,} images, {count_of(len(view.weak_cells), 'weak cell')}"
         work.line(Progress("searching", 0, 0, None, note))
 
     subject = Subject(filter=ImageFilter(facets={"batch": (workspace.batches.get(number).facet,)}))
-    settings = asked.settings(work.model(subject, options.model), work.mapping)
+    settings = command.settings(work.model(subject, options.model), work.mapping)
     weak_cells = WeakCellSearch(workspace, work.service, number, settings, work.on_count, on_round)
     weak_cells.begin()
     for words in options.ask:

@@ -211,7 +211,7 @@ def _tried(models: Models, profile: Profile, role: str, weights: Any, called: st
         size = f" ({weights.size_in_words})" if fetched else ""
         advice = f"`python -m pipeline fetch {called}` brings it" if fetched else "correct the profile"
         return Tried(role, weights.title, problem=f"it is not here{size}: {advice}.")
-    before = memory_in_use(anew=True)
+    before = memory_in_use(reset=True)
     started = time.monotonic()
     try:
         step = _step_of(models, profile, role)
@@ -235,8 +235,8 @@ def _step_of(models: Models, profile: Profile, role: str) -> Callable[[], Any]:
         return lambda: language.complete(LanguageRequest("Name a colour.", 0), LanguageSettings(max_new_tokens=8))
     if role == "judge":
         judge = models.judge
-        asked = LanguageRequest("Name a colour.", 0, pictures=(picture,))
-        return lambda: judge.complete(asked, LanguageSettings(max_new_tokens=8))
+        request = LanguageRequest("Name a colour.", 0, pictures=(picture,))
+        return lambda: judge.complete(request, LanguageSettings(max_new_tokens=8))
     if role == "sentence model":
         sentences = models.sentences
         return lambda: sentences.vectors(["a bird on a twig", "a boat"])

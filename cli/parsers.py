@@ -59,7 +59,7 @@ def add_workspace_option(parser: argparse.ArgumentParser) -> None:
 
 def whole_number(least: int, most: int, refusal: str = "") -> Callable[[str], int]:
     """Return a function that reads an option as a whole number from `least` to `most`. `refusal` is the error message;
-    "{text}" in it stands for the wrong text.
+    "{text}" in it is replaced by the wrong text.
     """
 
     def read(text: str) -> int:

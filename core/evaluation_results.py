@@ -199,8 +199,8 @@ class MixedRow:
     @property
     def mixes(self) -> bool:
         """True if the look changes significantly, after correction for all rows, towards a change of `seen`."""
-        told = self.p_adjusted is not None and self.p_adjusted <= 0.05
-        return told and self.effect.value is not None and self.effect.value > 0
+        significant = self.p_adjusted is not None and self.p_adjusted <= 0.05
+        return significant and self.effect.value is not None and self.effect.value > 0
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,8 @@ class ImageFilter:
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes (`CHECK_OUTCOMES`) by the name of a check."""
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Standings (or `UNREAD`) by model under test; "" stands for the model with most predictions among the images that
-    all other parts select."""
+    """Standings (or `UNREAD`) by model under test; "" is the model with most predictions among the images that all
+    other parts select."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
     """Bands of the validity score; at least one has to match. None selects images without a score."""

@@ -165,7 +165,7 @@ class Artifact:
     title: str
     """Title on the page, one or two words."""
     words: str
-    """Description of what the image shows, one sentence without full stop."""
+    """Description of the image for people, one sentence without full stop."""
     lines: bool = False
     """True for white lines on black, which a page may lay over the result."""
 

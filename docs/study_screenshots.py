@@ -30,7 +30,7 @@ RUNS = 15
 MISTAKEN = (3, 7, 12, 20, 33, 41, 50, 55)
 """Numbers of the test cases for which the invented predictions are wrong."""
 HARD = 7
-"""Number of images of which one counts as invalid, as if its object could no longer be recognized."""
+"""One image in this number counts as invalid, as if its object could no longer be recognized."""
 CREW = (
     Behaviour(accuracy=0.6, lazy=0.9),
     *(Behaviour(accuracy=accuracy) for accuracy in (0.97, 0.96, 0.95, 0.93, 0.98, 0.94)),

@@ -84,7 +84,7 @@ def groups_in_mask(group_of: Mapping[str, int], mask_classes: Mapping[int, str])
 
 def groups_of_numbers(mapping: ClassMap, mask_classes: Mapping[int, str]) -> tuple[NDArray[np.uint8], ...]:
     """Return two arrays, (256,) each: the index in `mapping.groups` of each class number of the mask, and of each class
-    number of the model. `IGNORED` stands for a number without a group. Raises ValueError for a class of the mask that
+    number of the model. A number without a group gets `IGNORED`. Raises ValueError for a class of the mask that
     the map does not know.
     """
     group_of = {mapping.labels[number].label: at for at, group in enumerate(mapping.groups) for number in group}

@@ -1,4 +1,4 @@
-"""Figures with uncertainty for test cases, several of which may share a source. Pure; knows no models.
+"""Figures with uncertainty for test cases. Several test cases may share a source. Pure; knows no models.
 
 Test cases of one source are not independent: a model that fails on one fails more often on the others. So sources,
 never images, are resampled and counted. Every figure is a mean over sources, and the intervals hold with few sources,

@@ -456,14 +456,14 @@ class _Model:
         clear = len(known) == 1 or 0 < CLEAR * sum(one.tagged for one in known) <= top.tagged
         if not clear or not self._with_ids(top.wordnet):
             classes_first = sorted(known, key=lambda one: not self._with_ids(one.wordnet))
-            meanings = "; ".join(f"{one.told} ({self._named_few(one.wordnet)})" for one in classes_first)
+            meanings = "; ".join(f"{one.gloss} ({self._named_few(one.wordnet)})" for one in classes_first)
             picks = [pick for one in known if (pick := self._pick(one.wordnet))]
             return MappedLabel(label, (), None, f"{_CAN_MEAN} {meanings}", picks=tuple(dict.fromkeys(picks)))
-        found = self._below(label, top.wordnet, top.told)
-        others = [one.told for one in known if one != top]
+        found = self._below(label, top.wordnet, top.gloss)
+        others = [one.gloss for one in known if one != top]
         if not others or not found.classes:
             return found
-        note = f"taken as {top.told}, not {few_names(others)}"
+        note = f"taken as {top.gloss}, not {few_names(others)}"
         return replace(found, note=f"{note}; {found.note}" if found.doubtful else note, doubtful=True)
 
     def _by_data_set(self, label: str, stated: SetMeaning) -> MappedLabel:

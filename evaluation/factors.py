@@ -2,7 +2,7 @@
 
 A factor is a kind of edit, such as the weather, and its levels are the unchanged words and the alternatives. A main
 effect is the effect of a level with all other factors unchanged. An interaction is what two levels add when they come
-together, beyond the sum of their effects alone. So "night and rain" can be told from "night".
+together, beyond the sum of their effects alone. So "night and rain" is distinguished from "night".
 
 The model is linear, with an intercept for each source: only images of one source are compared with each other. Effects
 are estimated by least squares, so a source may have any part of the combinations. Interactions of three factors are
@@ -100,11 +100,11 @@ def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
         # What the asked change itself does to the look must not count, so only images without it are compared.
         known &= plain.levels[:, seen] == 0
         fits = _main_effects(plain.where(known), looks[known, seen])
-        found += [(asked, name, fit, own) for asked, fit in fits.items()]
+        found += [(changed, name, fit, own) for changed, fit in fits.items()]
     p_adjusted = adjusted(np.array([fit.p_value for _, _, fit, _ in found]))
     rows = [
-        MixedRow(asked, seen, fit.figure, own, None if np.isnan(p) else p)
-        for (asked, seen, fit, own), p in zip(found, p_adjusted.tolist(), strict=True)
+        MixedRow(changed, seen, fit.figure, own, None if np.isnan(p) else p)
+        for (changed, seen, fit, own), p in zip(found, p_adjusted.tolist(), strict=True)
     ]
     return tuple(sorted(rows, key=lambda row: (not row.mixes, -(row.effect.value or 0.0), row.asked, row.seen)))
 
@@ -120,15 +120,15 @@ def _effects(images: Levels, pairs: bool = True) -> tuple[list[_Effect], int]:
     """Return all effects with images, and the number of rare combinations of two levels."""
     found, factors, few = list[_Effect](), list[tuple[str, Numbers, list[str]]](), 0
     for factor, names, level in zip(images.factors, images.names, images.levels.T, strict=True):
-        numbers, kept, _ = _pooled(level, images.source, len(names))
-        factors.append((factor, numbers, [OTHER if at < 0 else names[at] for at in kept]))
+        numbers, frequent, _ = _pooled(level, images.source, len(names))
+        factors.append((factor, numbers, [OTHER if at < 0 else names[at] for at in frequent]))
         found += [_Effect(((factor, name),), numbers == at + 1) for at, name in enumerate(factors[-1][2])]
     for (first, a, names), (second, b, others) in combinations(factors, 2) if pairs else ():
         combos = [((first, one), (second, other)) for one in names for other in others]
         both = np.where((a > 0) & (b > 0), (a - 1) * len(others) + b, 0)
-        numbers, kept, rare = _pooled(both, images.source, len(combos))
+        numbers, frequent, rare = _pooled(both, images.source, len(combos))
         few += rare
-        found += [_Effect(combos[of] if of >= 0 else (), numbers == at + 1) for at, of in enumerate(kept)]
+        found += [_Effect(combos[of] if of >= 0 else (), numbers == at + 1) for at, of in enumerate(frequent)]
     return found, few
 
 
@@ -137,10 +137,10 @@ def _pooled(level: Numbers, source: Numbers, levels: int) -> tuple[Numbers, list
     Return the new levels, the index of each, -1 for the rare ones together, and the number of rare ones.
     """
     sources = np.bincount(np.unique(np.column_stack([level, source]), axis=0)[:, 0], minlength=levels + 1)[1:]
-    kept, rare = np.flatnonzero(sources >= FEWEST), np.flatnonzero((sources > 0) & (sources < FEWEST))
+    frequent, rare = np.flatnonzero(sources >= FEWEST), np.flatnonzero((sources > 0) & (sources < FEWEST))
     new = np.zeros(levels + 1, np.int64)
-    new[kept + 1], new[rare + 1] = np.arange(1, len(kept) + 1), len(kept) + 1
-    return new[level], [*kept.tolist(), *[-1] * bool(len(rare))], len(rare)
+    new[frequent + 1], new[rare + 1] = np.arange(1, len(frequent) + 1), len(frequent) + 1
+    return new[level], [*frequent.tolist(), *[-1] * bool(len(rare))], len(rare)
 
 
 def _fitted(source: Numbers, columns: Sequence[Flags], outcome: Floats, weighing: Weighing) -> list[_Fit]:

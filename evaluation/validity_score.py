@@ -127,9 +127,9 @@ def check_agreement(
     failed: Flags, passed: Flags, valid: Flags, source: Numbers, cannot_tell: int = 0
 ) -> CheckAgreement:
     """Compare a check with votes; columns are (judged images,). Images that neither failed nor passed are left out."""
-    told = failed | passed
+    known = failed | passed
     return CheckAgreement(
-        _share(~valid, failed, source), _share(failed, told & ~valid, source), int(told.sum()), cannot_tell
+        _share(~valid, failed, source), _share(failed, known & ~valid, source), int(known.sum()), cannot_tell
     )
 
 

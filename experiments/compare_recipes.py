@@ -155,7 +155,7 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _columns(lines: Sequence[Mapping[str, Any]]) -> tuple[MethodImages, Sequence[str], Floats, Floats]:
-    """Return the arguments of `compare_methods`. The world's truth stands for people's judgement of each image."""
+    """Return the arguments of `compare_methods`. The world's truth is taken for people's judgement of each image."""
     rows = []
     control, seconds = np.full((2, len(RECIPES), len(lines)), np.nan)
     for method, recipe in enumerate(RECIPES):

@@ -152,8 +152,8 @@ class Draft:
         example, (width, height) = picture.example, picture.size
         captions, edits = example.caption or example.new_caption, example.edits or example.edit_types
         # The split always counts, even if it is "".
-        held = compress(DETAILS, (example.label, captions, edits, example.mask is not None, True))
-        self.left_out.update(name for name in held if name not in details)
+        present = compress(DETAILS, (example.label, captions, edits, example.mask is not None, True))
+        self.left_out.update(name for name in present if name not in details)
         files = {"file": file, "mask_file": mask_file, "width": width, "height": height}
         row = {**picture.row, **files, **more}
         self._records.write(json_lines([row]))
@@ -356,7 +356,7 @@ def _require_free(into: Path, replace: bool) -> None:
 
 
 def _take_place(folder: Path, into: Path, replace: bool, before: Path) -> None:
-    """Give the finished folder its name. An earlier export is called `before` meanwhile, and removed at the end."""
+    """Give the finished folder its name. An earlier export is first renamed to `before`, and removed at the end."""
     if not into.exists():
         os.rename(folder, into)
         return

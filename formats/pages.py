@@ -56,7 +56,7 @@ def description_of(
     """Return the description of a written format. `first` is the format's name of the split that its code loads."""
     known = _DESCRIPTIONS[layout]
     if not masks:
-        known = replace(known, masks="", holds=tuple(held for held in known.holds if "masks/" not in held[0]))
+        known = replace(known, masks="", holds=tuple(detail for detail in known.holds if "masks/" not in detail[0]))
     return replace(known, loads=known.loads.format(first=first), configs=configs)
 
 

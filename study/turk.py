@@ -261,7 +261,7 @@ def _verdict(row: Mapping[str, str]) -> tuple[ApprovalVerdict, str]:
 
 def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: dict[str, bool]) -> dict[str, str]:
     """Return the answers in a row by question. Record in `named` which names of answers belong to a question."""
-    given: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for column, cell in row.items():
         if not column.startswith("Answer.") or column in _OWN:
             continue
@@ -280,9 +280,9 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: d
                 answer = _answer(question, as_written(text))
             else:
                 continue
-            if given.setdefault(question.id, answer) != answer:
-                raise ValueError(f"it answers “{question.id}” with both “{given[question.id]}” and “{answer}”")
-    return given
+            if answers.setdefault(question.id, answer) != answer:
+                raise ValueError(f"it answers “{question.id}” with both “{answers[question.id]}” and “{answer}”")
+    return answers
 
 
 def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | None, str]:

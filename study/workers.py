@@ -44,7 +44,7 @@ def worker_figures(
         right_controls, controls_seen = controls_right(votes, items, rules)
         nothing = _quiz_failed(*controls_right(votes, items, rules, "quiz"), rules) or "no vote on an item yet"
         blocked = bool(worker and worker.blocked)
-        beside = f"; came from the same browser as {', '.join(others)}" if others else ""
+        same_browser = f"; came from the same browser as {', '.join(others)}" if others else ""
         return WorkerFigures(
             worker=name,
             votes=len(on_items),
@@ -59,7 +59,7 @@ def worker_figures(
             decided=decided,
             exclusion=exclusion,
             blocked=blocked,
-            words=_words(len(on_items), counted_votes, exclusion, blocked, nothing) + beside,
+            words=_words(len(on_items), counted_votes, exclusion, blocked, nothing) + same_browser,
             judged=is_judged(data.study, controls_seen) or exclusion is not None,
             same_browser=others,
         )

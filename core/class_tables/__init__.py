@@ -77,7 +77,7 @@ class WordMeaning:
     """WordNet 3.0 ids of this meaning. One meaning may cover several ids, such as an apple and the apple tree."""
     tagged: int
     """Number of uses in this meaning in WordNet's tagged texts."""
-    told: str
+    gloss: str
     """Synonym or hypernym that tells this meaning from the word's other meanings, such as "hawk"."""
 
 
@@ -201,13 +201,14 @@ def word_meanings() -> dict[str, tuple[WordMeaning, ...]]:
 
 
 @cache
-def _told() -> dict[str, str]:
-    return {one: f"{word}: {own.told}" for word, all_ in word_meanings().items() for own in all_ for one in own.wordnet}
+def _meaning_titles() -> dict[str, str]:
+    meanings = [(word, own) for word, all_ in word_meanings().items() for own in all_]
+    return {one: f"{word}: {own.gloss}" for word, own in meanings for one in own.wordnet}
 
 
 def words_of_id(wordnet: str) -> str:
     """Return the names of a WordNet id; without names, another word with this meaning; "" if none is known."""
-    return ", ".join(names_of_id(wordnet)) or _told().get(wordnet, "")
+    return ", ".join(names_of_id(wordnet)) or _meaning_titles().get(wordnet, "")
 
 
 @cache

@@ -265,12 +265,12 @@ class HttpAdapter:
         except (httpx.TransportError, httpx.DecodingError) as error:
             why = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
             not_there = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
-            told = (
+            message = (
                 f"{who} cannot be reached ({why}): start it, or correct the address of the model."
                 if isinstance(error, not_there)
                 else f"{who} broke off or damaged its answer ({why}): look at its log, and try again."
             )
-            raise _Passing(UserError(told)) from error
+            raise _Passing(UserError(message)) from error
         if answer.status == 200 or (method == "GET" and answer.status in _NO_CARD):
             return answer
         if 300 <= answer.status < 400:

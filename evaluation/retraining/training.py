@@ -30,7 +30,7 @@ IGNORED = 255
 STATE, BEST, ABOUT = "state", "best.safetensors", "about.json"
 Augmentation = Literal["", "randaugment", "augmix"]
 Groups = Sequence[Sequence[int]]
-"""The classes of a segmenter that each number of a mask stands for; empty if masks have the segmenter's numbers."""
+"""The classes of a segmenter for each number of a mask; empty if masks have the segmenter's numbers."""
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def examples(found: dict[Family, Read], data: Path) -> Iterator[tuple[Path, Path
         for number in range(min(SHOWN, len(own.sources))):
             cases = [one for one in own.cases if one.source == number][:SHOWN]
             for one in cases:
-                edit = one.told.edits[0]
+                edit = one.counterfactual.edits[0]
                 words = f"{edit.keyword} -> {edit.alternative}"
                 yield data / family / own.sources[number].key, Path(one.image), words
 

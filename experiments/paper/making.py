@@ -67,7 +67,7 @@ class Made:
     """File of the image."""
     caption: str
     """The captioner's caption of the source."""
-    told: CounterfactualCaption
+    counterfactual: CounterfactualCaption
     checks: Mapping[str, float | None]
     """Figure of each check, or None if the check could not tell."""
 
@@ -163,6 +163,6 @@ def _made(workspace: Workspace, batch: int, recipe: str) -> Iterator[Made]:
                 recipe=recipe,
                 image=str(case.image_path),
                 caption=captions[candidate.run_id],
-                told=case.lineage.counterfactual,
+                counterfactual=case.lineage.counterfactual,
                 checks={check.name: check.value for check in case.checks},
             )

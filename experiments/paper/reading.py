@@ -89,12 +89,12 @@ class Read:
     @property
     def edit_types(self) -> tuple[str, ...]:
         """Edit type of each case."""
-        return tuple(one.told.edits[0].edit_type for one in self.cases)
+        return tuple(one.counterfactual.edits[0].edit_type for one in self.cases)
 
     @property
     def alternatives(self) -> tuple[str, ...]:
         """The word that each case's edit brings in, as `canonical` writes it."""
-        return tuple(canonical(one.told.edits[0].alternative) for one in self.cases)
+        return tuple(canonical(one.counterfactual.edits[0].alternative) for one in self.cases)
 
     @property
     def label(self) -> Numbers:
@@ -159,10 +159,10 @@ def judged(family: Family, made: Made) -> Judged:
     mask_kept = False
     if family == "road":
         picture, mask = Image.fromarray(world.picture_of(one.scene)), np.asarray(world.mask_of(one.scene))
-        mask_checks = checker.checks(picture, image, mask, made.told.edits)
+        mask_checks = checker.checks(picture, image, mask, made.counterfactual.edits)
         checks |= {check.name: check.value for check in mask_checks if check.value is not None}
         mask_kept = any(check.name == MASK_KEPT and check.passed is True for check in mask_checks)
-    edits = [slots_of(one.scene, made.caption, edit) for edit in made.told.edits]
+    edits = [slots_of(one.scene, made.caption, edit) for edit in made.counterfactual.edits]
     if any(slots is None for slots in edits):
         return Judged(CANNOT_TELL, (), checks, mask_kept)
     slots = [slot for some in edits for slot in some or ()]
@@ -234,7 +234,7 @@ def _opened(file: str) -> Image.Image:
 
 def read(family: Family, weights: Path, data: Path, made: Sequence[Made], workers: int) -> Read:
     """Read all images of a family with the model under test. Its sources are in the folder `data`."""
-    cases = tuple(one for one in made if not one.control and len(one.told.edits) == 1)
+    cases = tuple(one for one in made if not one.control and len(one.counterfactual.edits) == 1)
     controls = tuple(one for one in made if one.control)
     numbers = sorted({one.source for one in made})
     place = {number: at for at, number in enumerate(numbers)}

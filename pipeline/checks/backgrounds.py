@@ -44,7 +44,7 @@ def background_checks(
 
 def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: Segmenter) -> Check:
     """Check that the segmenter finds none of the words in the background. Pixels behind the subject do not count, nor
-    do things of which the segmenter is unsure.
+    do things that the segmenter is unsure about.
     """
     seen, named, unknown = np.zeros_like(mask), list[str](), list[str]()
     for word in dict.fromkeys(words):

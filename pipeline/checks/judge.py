@@ -113,11 +113,11 @@ def _factors(case: Case) -> list[str]:
 
 
 def _inquiry(case: Case, factor: Factor) -> Inquiry[tuple[str, str]]:
-    kept = ", ".join(name.partition(",")[0].strip() for name in case.task.kept())
+    labels = ", ".join(name.partition(",")[0].strip() for name in case.task.kept())
     edits = "; ".join(f"“{edit.keyword}” becomes “{edit.alternative}”" for edit in case.edits) or "no change at all"
     segments = case.task.kind == "segmentation" and factor.segmentation
     question = Template(factor.segmentation if segments else factor.classification).safe_substitute(
-        kept=kept, edits=edits
+        kept=labels, edits=edits
     )
     pictures = (case.source, case.image) if factor.both[case.task.kind] else (case.image,)
     values: dict[str, str | int] = {"task": case.task.describe(), "question": question}

@@ -101,7 +101,7 @@ class BackgroundSettings(ControlNetSettings):
     def behind(self) -> str:
         """The origin of the background: "folder", "bank", or the layout."""
         named = {"folder": self.backgrounds.folder, "bank": self.backgrounds.bank}
-        return next((name for name, given in named.items() if given), self.composite.layout)
+        return next((name for name, value in named.items() if value), self.composite.layout)
 
     @property
     def avoid(self) -> tuple[str, ...]:

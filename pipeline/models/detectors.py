@@ -57,8 +57,8 @@ class AuxDetector:
                 warnings.simplefilter("ignore")  # its import warns of every package that its other models need
                 import controlnet_aux
 
-                kept = getattr(controlnet_aux, drawn_by)
-                model = kept(_hed_of(folder / KERAS_HED)) if packaged else kept.from_pretrained(str(folder))
+                detector = getattr(controlnet_aux, drawn_by)
+                model = detector(_hed_of(folder / KERAS_HED)) if packaged else detector.from_pretrained(str(folder))
                 self._model: Any = model.to(pick_device())
         except (*LOAD_ERRORS, ImportError) as error:
             raise unreadable(f"detector of {kind}", weights, error) from error

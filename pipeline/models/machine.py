@@ -64,8 +64,8 @@ def this_machine() -> Machine:
     return replace(plain, gpu=torch.cuda.get_device_name(), gpu_memory=int(total), gpu_free=int(free))
 
 
-def memory_in_use(anew: bool = False) -> tuple[int, int]:
-    """Return the bytes that this process and its children use, and the GPU's peak since the last call with `anew`."""
+def memory_in_use(reset: bool = False) -> tuple[int, int]:
+    """Return the bytes that this process and its children use, and the GPU's peak since the last call with `reset`."""
     import psutil
     import torch
 
@@ -75,7 +75,7 @@ def memory_in_use(anew: bool = False) -> tuple[int, int]:
             used += process.memory_info().rss
     if not torch.cuda.is_available():
         return used, 0
-    if anew:
+    if reset:
         torch.cuda.reset_peak_memory_stats()
     return used, int(torch.cuda.max_memory_allocated())
 

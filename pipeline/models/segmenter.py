@@ -96,7 +96,7 @@ class GroundedSam:
     def at(self, image: Image.Image, points: Points) -> Mask | None:
         with self._lock:
             places = [[[[x, y] for x, y, _ in points]]]
-            labels = [[[int(wanted) for _, _, wanted in points]]]
+            labels = [[[int(inside) for _, _, inside in points]]]
             return self._masked(image, input_points=places, input_labels=labels)[0]
 
     def _masked(self, image: Image.Image, **prompt: Any) -> list[Mask]:

@@ -78,8 +78,8 @@ class ServedLanguage:
         if schema is not None and self.holds != "none":
             prompt = in_words(prompt, schema)
             self._require_room(prompt, settings)
-            asked = replace(request, prompt=prompt, stop=(), schema=None)
-            return _whole(self._say(asked, settings), prompt, settings)
+            in_prompt = replace(request, prompt=prompt, stop=(), schema=None)
+            return _whole(self._say(in_prompt, settings), prompt, settings)
         self._require_room(prompt, settings)
         return self._say(replace(request, schema=None), settings).text
 

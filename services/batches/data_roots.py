@@ -5,7 +5,7 @@ has only a token, which can get lost. So a script's plan is accepted only if the
 and only if all paths in the plan lie in one of them, with links resolved. No file of the plan is opened before that
 check, and a refusal is the same whether the file exists or not.
 
-Links within an allowed data set are followed for everybody: whoever can put a link there can also put a copy there.
+Links within an allowed data set are followed for everybody: who can put a link there can also put a copy there.
 """
 
 from __future__ import annotations

@@ -164,8 +164,8 @@ class Planner:
     def choose(self, chosen: Sequence[tuple[Candidate, ChosenBy, str]]) -> None:
         """Plan images that wait for a search, in new lots. The last value of each is `Chosen.asked`."""
         runs, shapes = self._ledger.source_runs(list({one.run for one, _, _ in chosen})), _Shapes[Chosen](list)
-        for one, how, asked in chosen:
-            shapes[self._method.shape(self._own, runs[one.run].size)].append(Chosen(one.id, 0, 0, how, asked))
+        for one, how, question in chosen:
+            shapes[self._method.shape(self._own, runs[one.run].size)].append(Chosen(one.id, 0, 0, how, question))
         work, _ = _in_lots(shapes, self._ledger.next_lot(self._number, "images"), self._order.at_once)
         self._ledger.choose(self._number, work)
 

@@ -158,16 +158,16 @@ class Judging:
         if not entries:
             return
         judge = self._models.judge
-        cases, asked = list[Case](), list[int]()
+        cases, numbers = list[Case](), list[int]()
         for one in self._workspace.judgements.to_judge(entries):
             try:
                 cases.append(self._case(one))
-                asked.append(one.entry)
+                numbers.append(one.entry)
             except (UserError, OSError, ValueError) as error:
                 log.exception("the image of entry %s cannot be judged", one.entry)
                 self._fail(str(error))
         results = judge_all(judge, cases, section.settings) if cases else []
-        made = {entry: one for entry, one in zip(asked, results, strict=True) if isinstance(one, Judgement)}
+        made = {entry: one for entry, one in zip(numbers, results, strict=True) if isinstance(one, Judgement)}
         self._workspace.judgements.save(self._profile.judge_title, questions_key(), made)
         errors = [one for one in results if isinstance(one, UserError)]
         for one_error in errors:

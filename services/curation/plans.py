@@ -175,8 +175,8 @@ class CellPlans:
         settings = _limited(self._runs.settings(run), edits)
         names = recipe_of(run.recipe).names
         # Edit types do not affect the stages before the keywords, so their values are kept.
-        kept = names[: names.index("keywords")]
-        values: Values = {name: run.values[name].value for name in kept if name in run.values}
+        unchanged = names[: names.index("keywords")]
+        values: Values = {name: run.values[name].value for name in unchanged if name in run.values}
         if any(edits.values()):
             edited = self._edited(run, settings, edits, values)
             if edited is None:

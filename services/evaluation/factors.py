@@ -77,18 +77,18 @@ class FactorView:
 
     @property
     def answer(self) -> tuple[str, ...]:
-        """Return the answer in sentences: the effects that are told, and where drawing mixes factors. If both tables
-        tell an effect of the same images, the alternative is named.
+        """Return the answer in sentences: the significant effects, and where drawing mixes factors. If an effect of
+        the same images is in both tables, the alternative is named.
         """
         rows = [row for table in self.rows.values() for row in table]
-        told = {row.entries: row for row in rows if row.error.answer != "cannot tell"}
+        significant = {row.entries: row for row in rows if row.error.answer != "cannot tell"}
         nearest = min((row for row in rows if row.error.needed), key=lambda row: row.error.needed or 0, default=None)
         return TEXTS.paragraphs(
             "factors-answer.txt",
             parts_words=parts_words,
             change=_change,
             problem=self.problem,
-            told=list(told.values())[:MOST_TOLD],
+            told=list(significant.values())[:MOST_TOLD],
             nearest=nearest,
             sources=max((one.sources for one in self.effects.values()), default=0),
             mixing=[row for row in self.mixed if row.mixes],
@@ -167,11 +167,11 @@ class _Experiment:
         ways = np.bincount(cases.way[known] + 1) if known.any() else np.zeros(1, np.int64)
         way = int(np.argmax(ways)) - 1
         kept_cases, kept_controls = known & (cases.way == way), cases.control_way == way
-        kept = np.concatenate([kept_cases, kept_controls])
+        used = np.concatenate([kept_cases, kept_controls])
 
         def both(of_cases: Any, of_controls: Any) -> Any:
             """Return the values of the test cases and reconstructions of the experiment."""
-            return np.concatenate([of_cases, of_controls])[kept]
+            return np.concatenate([of_cases, of_controls])[used]
 
         factors = [name for name in EDIT_TYPES if any(name in one for one in changes)]
         names = [sorted({_level(one[name]) for one in changes if name in one}) for name in factors]

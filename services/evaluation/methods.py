@@ -71,9 +71,9 @@ class MethodsCompared:
     reference: int
     """Index of the method that the others are compared with."""
     sources: int
-    """Number of sources of which some method has an image."""
+    """Number of sources that some method has an image of."""
     lacking: tuple[int, ...]
-    """Number of these sources of which each method has no image."""
+    """Number of these sources that each method has no image of."""
     tables: tuple[MethodTable, ...]
     cells: tuple[tuple[str, ...], ...]
     """For each method, the weak cells that it found: label, edit type and alternative in words."""
@@ -214,8 +214,8 @@ class _Columns:
         self._checks = workspace.case_columns.check_outcomes(self.entry)
         wrong, fault = self._answers()
         nothing = np.full(len(self._row), -2, np.int8)
-        shows, kept = (self._checks.get(name, nothing) for name in (SHOWS, KEPT[cases.task]))
-        columns = (method, source, edit_type, cell, self._judged(outcomes), self._passed(method), shows, kept)
+        shows, keeps = (self._checks.get(name, nothing) for name in (SHOWS, KEPT[cases.task]))
+        columns = (method, source, edit_type, cell, self._judged(outcomes), self._passed(method), shows, keeps)
         self.images = MethodImages(*(np.maximum(one, -1).astype(np.int64) for one in (*columns, wrong, fault)))
 
     def _edits(self, method: Numbers) -> tuple[Numbers, Numbers]:
@@ -256,13 +256,13 @@ class _Columns:
         """
         counts = [np.bincount(method[one > -2], minlength=len(self.methods)) for one in self._checks.values()]
         made = np.array(counts, np.int64).reshape(-1, len(self.methods)) > 0
-        alone = ~made[made.sum(axis=1) > 1].any(axis=0)
-        shared = made[:, ~alone].all(axis=1) & ~alone.all()
+        unshared = ~made[made.sum(axis=1) > 1].any(axis=0)
+        shared = made[:, ~unshared].all(axis=1) & ~unshared.all()
         self.shared_checks = tuple(name for name, one in zip(self._checks, shared.tolist(), strict=True) if one)
-        self.without_checks = [one.title for one, left_out in zip(self.methods, alone, strict=True) if left_out]
+        self.without_checks = [one.title for one, left_out in zip(self.methods, unshared, strict=True) if left_out]
         columns = np.array([self._checks[name] for name in self.shared_checks]).reshape(-1, len(method))
         passed = np.where((columns == 0).any(0), 0, np.where((columns == 1).any(0), 1, -1))
-        return np.where(alone[method], -1, passed).astype(np.int8)
+        return np.where(unshared[method], -1, passed).astype(np.int8)
 
     def _answers(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         """Return whether the model is wrong about each image, and whether it is right about the source then."""

@@ -87,19 +87,19 @@ def add_alternative(workspace: Workspace, batch: int, cell: str, alternative: st
     counts = Counter[str]()
     for one in of_cell.values():
         (edit,), text = one.counterfactual.edits, one.counterfactual.text
-        held = runs[one.run].values[CAPTIONS].value if CAPTIONS in runs[one.run].values else None
-        captions = _captions(held.value) if held is not None else ()
+        stored = runs[one.run].values[CAPTIONS].value if CAPTIONS in runs[one.run].values else None
+        captions = _captions(stored.value) if stored is not None else ()
         spans = find_phrase(text, edit.alternative)
         new = replace(edit, alternative=alternative)
         written = [each.edits[0] for each in captions if len(each.edits) == 1]
         if any((each.keyword, meaning(each.alternative)) == (new.keyword, meaning(alternative)) for each in written):
             counts["have it already"] += 1
-        elif held is None or len(spans) != 1:
+        elif stored is None or len(spans) != 1:
             counts["left out, as their caption does not have the words of the edit once"] += 1
         else:
             ((start, end),) = spans
             caption = CounterfactualCaption(text[:start] + alternative + text[end:], (new,))
-            value = replace(held, value=CounterfactualCaptions((*captions, caption)), trace=Trace("person"))
+            value = replace(stored, value=CounterfactualCaptions((*captions, caption)), trace=Trace("person"))
             workspace.runs.append_value(one.run, CAPTIONS, value)
             counts["added"] += 1
     if not counts["added"]:

@@ -526,7 +526,7 @@ def _counted(found: EvaluationResult, cell: Cell) -> Flags:
     # The numbers of test cases of each one's source that count, and that are wrong.
     n, k = (np.bincount(source[one], minlength=len(found.before))[source] for one in (counts, wrong))
     number = {name: place for place, name in enumerate(cases.labels)}
-    said = number.get(cell.said, -2) if cell.said else -1
+    predicted = number.get(cell.said, -2) if cell.said else -1
     has_label = counts & (cases.generated.label == number.get(cell.name, -2))
     of_source = counts & (cases.originals.label[source] == number.get(cell.name, -2))
     return {
@@ -536,8 +536,8 @@ def _counted(found: EvaluationResult, cell: Cell) -> Flags:
         "some wrong": counts & (k > 0) & (k < n),
         "none wrong": counts & (k == 0),
         "class": has_label & wrong if cell.only_wrong else has_label,
-        "confusion": has_label & (found.predicted == said),
-        "confusion before": of_source & (found.predicted_before[source] == said),
+        "confusion": has_label & (found.predicted == predicted),
+        "confusion before": of_source & (found.predicted_before[source] == predicted),
         "kept": ~everything,
         "missed before": found.compared[source] & (before == WRONG),
         "wrong": wrong,

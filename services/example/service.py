@@ -224,8 +224,8 @@ class ExampleWorkspace:
         if at_work is not None:
             share = at_work.done / at_work.total if at_work.total else None
             left = at_work.seconds_left if share is not None and share >= SURE else None
-            doing: State = "removing" if at_work.kind == REMOVING else "making"
-            return ExampleView(doing, *self._at, share, left, at_work.stopping)
+            now: State = "removing" if at_work.kind == REMOVING else "making"
+            return ExampleView(now, *self._at, share, left, at_work.stopping)
         if record is None:
             return ExampleView("none", problem=problem, kept=self._kept)
         state: State = "made" if record.finished else "unfinished"

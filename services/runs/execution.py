@@ -365,8 +365,8 @@ class Execution:
         written = {stage for stage in request.stages or () if stage != request.anew and self._holds_edit(run, stage)}
         try:
             store = RunStore(self.runs, run, self.notes, job_id, batch)
-            wanted = _Wanted(request.images, handle) if request.images else None
-            self.driver.run(request, store, tell, handle.cancelled, wanted)
+            selection = _Wanted(request.images, handle) if request.images else None
+            self.driver.run(request, store, tell, handle.cancelled, selection)
             if failed:
                 raise _of_all(failed, len(request.images or ()))
         except UserError as error:

@@ -151,8 +151,8 @@ class PredictionService:
         """Return the known predictions for a run. With `ask`, request the missing ones from the worker thread."""
         chosen = self.model_of(run, settings)
         if chosen is None:
-            kept, measuring = self._masks_kept(run, None, "", None, {}, ask)
-            return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=kept)
+            mask_kept, measuring = self._masks_kept(run, None, "", None, {}, ask)
+            return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=mask_kept)
         model = model_key(chosen)
         if not run.test_cases:
             return ModelComparison(chosen, self._problems.get(model, ""))
@@ -179,9 +179,9 @@ class PredictionService:
             for case, prediction in results.items()
             if source is not None
         }
-        kept, measuring = self._masks_kept(run, chosen, problem, source, figures, ask)
+        mask_kept, measuring = self._masks_kept(run, chosen, problem, source, figures, ask)
         waiting = (bool(missing) and not problem) or measuring
-        return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, kept, classes)
+        return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, mask_kept, classes)
 
     def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
         """Return the known checks that a test case keeps its mask. Missing predictions are not requested."""

@@ -249,9 +249,9 @@ class Pictures:
     """Returns stored images without metadata and caches the latest. `read`, if given, returns a file's bytes."""
 
     def __init__(
-        self, load: Callable[[str], Image.Image], held: int = MAX_HELD, read: Callable[[str], bytes] | None = None
+        self, load: Callable[[str], Image.Image], most: int = MAX_HELD, read: Callable[[str], bytes] | None = None
     ) -> None:
-        self._load, self._read, self._kept = load, read, Latest[bytes](held, weigh=len)
+        self._load, self._read, self._kept = load, read, Latest[bytes](most, weigh=len)
 
     def png(self, sha: str) -> bytes:
         """Return a PNG file of only an image's pixels. Raises UserError if the image is missing or damaged."""

@@ -59,9 +59,9 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
     rules, items = study.rules, studies.items(study.id)
     plain = [item for item in items if item.kind == "item"]
     made = [item for item in items if item.kind != "item" and MADE in item.origin]
-    given = [item for item in items if item.kind != "item" and MADE not in item.origin]
-    left_out = _left_out(rules, given)
-    controls, quiz, training = (tuple[NewItem, ...](item for item in given if item.kind == kind) for kind in _KNOWN)
+    supplied = [item for item in items if item.kind != "item" and MADE not in item.origin]
+    left_out = _left_out(rules, supplied)
+    controls, quiz, training = (tuple[NewItem, ...](item for item in supplied if item.kind == kind) for kind in _KNOWN)
 
     def makes(kind: ItemKind, there: Sequence[NewItem]) -> bool:
         return not there or any(item.kind == kind for item in made)
@@ -77,7 +77,7 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
         quiz += made_quiz(plain, rules, controls, left_out, of_training)
     # Training items first: they get the pictures without a disguise.
     new = [item for item in (*training, *controls, *quiz) if MADE in item.origin]
-    needed = _shown(new, rules, disguise, [*plain, *given])
+    needed = _shown(new, rules, disguise, [*plain, *supplied])
     if sorted(map(_signature, needed)) == sorted(map(_signature, made)):
         return False
     if made:

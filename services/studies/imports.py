@@ -48,7 +48,7 @@ class ImportFiles:
     """Paths of the files, with "/" between folders."""
     opened: Callable[[str], IO[bytes]]
     damaged: str = "cannot be read: {}."
-    """End of the sentence about a file that cannot be read; {} stands for the reason."""
+    """End of the sentence about a file that cannot be read; {} is replaced by the reason."""
     any_name: bool = False
     """True if a file with any suffix may be an image."""
 

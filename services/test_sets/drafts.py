@@ -56,16 +56,16 @@ ImagesOfSet = Annotated[
 """Type of a command's field for images of a draft: the SHA-256s of their files, as a list or one text with commas."""
 
 
-def _thresholds(given: Any) -> Any:
+def _thresholds(sent: Any) -> Any:
     """Return thresholds by name from a mapping, or from text with NAME=NUMBER on each line. Raises Malformed."""
     pairs: list[tuple[Any, Any]]
-    if isinstance(given, str):
-        lines = (line.rpartition("=") for line in given.splitlines() if line.strip())
+    if isinstance(sent, str):
+        lines = (line.rpartition("=") for line in sent.splitlines() if line.strip())
         pairs = [(name, value) for name, _, value in lines]
-    elif isinstance(given, Mapping):
-        pairs = list(given.items())
+    elif isinstance(sent, Mapping):
+        pairs = list(sent.items())
     else:
-        return given
+        return sent
     thresholds: dict[str, float] = {}
     for text, value in pairs:
         name = " ".join(str(text).split())

@@ -64,7 +64,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     """Return the function that parses a column of this type.
 
     Lists, mappings and dataclasses are stored as JSON and seeds as text. NULL becomes "" for a text. If None is allowed
-    instead of a dataclass, NULL and "" stand for it.
+    instead of a dataclass, it is stored as NULL or "".
     """
     if get_origin(hint) in (tuple, dict, Mapping) or is_dataclass(hint):
         return partial(unpack_value, hint)

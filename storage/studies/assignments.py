@@ -60,9 +60,9 @@ class Assignments(Repository):
         _end_leases(db, study_id, time)
         expires = _later(time, rules)
         query = "SELECT id FROM assignments WHERE study = ? AND worker = ? AND state = 'leased' ORDER BY number LIMIT 1"
-        if held := first_value(db, query, [study_id, worker]):
-            change_row(db, "assignments", held, {"expires": expires})
-            return _by_id(db, held)
+        if leased := first_value(db, query, [study_id, worker]):
+            change_row(db, "assignments", leased, {"expires": expires})
+            return _by_id(db, leased)
         if kind == "item" and _has_had_most(db, study_id, worker, rules):
             return None
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes}

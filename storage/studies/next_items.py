@@ -50,8 +50,8 @@ def next_item(
             seen_in_training = told_of(db, study_id, worker)
             pictures = {place: (row["image"], row["source"], row["picture"]) for place, row in usable.items()}
             usable = {place: usable[place] for place in usable if seen_in_training.isdisjoint(pictures[place])}
-        given = list(db.query(_QUERIES["seen"], [study_id, worker]))
-        images, sources = {row["image"] for row in given}, {row["source"] for row in given if row["source"]}
+        seen = list(db.query(_QUERIES["seen"], [study_id, worker]))
+        images, sources = {row["image"] for row in seen}, {row["source"] for row in seen if row["source"]}
         fresh = {place: row for place, row in usable.items() if row["image"] not in images}
         if rules.show_source:
             # Sources are shown too. If only control items repeated a source, this would reveal them.

@@ -158,13 +158,13 @@ def large_window(found: ImageOfSet) -> Html:
     )
 
 
-def split_words(found: SplitResult, asked: SplitTestSet | None = None) -> str:
+def split_words(found: SplitResult, preview: SplitTestSet | None = None) -> str:
     """Return the outcome of a split as text. With `asked`, the command of a preview, say what the outcome would be."""
-    shares = {name: getattr(asked, name) for name in ("train", "validation", "test")} if asked else {}
+    shares = {name: getattr(preview, name) for name in ("train", "validation", "test")} if preview else {}
     return _TEXTS.paragraph(
         "split.txt",
         found=found,
-        asked=asked,
+        asked=preview,
         named=", ".join(f"{SPLIT_WORDS[name]} {found.splits[name]:,}" for name in SPLITS if name in found.splits),
         total=round(100 * sum(shares.values()), 1),
         empty=[name for name, share in shares.items() if share and not found.splits.get(name)],

@@ -181,12 +181,12 @@ def evaluation_page(
     return _page(f"{stand.model} on {stand.subject.title}", content)
 
 
-def methods_page(found: MethodsCompared, place: Place, alone: Sequence[str], opened: Callable[..., str]) -> str:
+def methods_page(found: MethodsCompared, place: Place, addresses: Sequence[str], opened: Callable[..., str]) -> str:
     """Return the page that compares methods. `alone` are the addresses of the evaluation of each method. `opened`
     returns an address below the page's, from its end and its own parameters.
     """
     counts, rows, counted = method_counts(found), method_rows, COUNTED
-    values = {"found": found, "place": place, "alone": alone, "opened": opened}
+    values = {"found": found, "place": place, "alone": addresses, "opened": opened}
     content = render("methods", **values, counts=counts, rows=rows, counted=counted)
     return _page("Methods on the same sources", content)
 

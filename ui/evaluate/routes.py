@@ -214,26 +214,26 @@ def _add_pages(app: FastAPI, pages: _Pages, studio: Studio) -> None:
         if place.version is None and "filter" not in request.query_params:
             models, chosen = pages.model_first(place)
             return page.list_page(evaluations.subjects(), evaluations.gallery(), models, chosen)
-        asked = OnModel.of(place.fields).subject
-        subject = evaluations.view(asked)
+        about = OnModel.of(place.fields).subject
+        subject = evaluations.view(about)
         if not place.key or (subject.problem and len(subject.splits) > 1):  # a person chooses the split first
             return page.subject_page(subject, place, None if subject.problem else pages.models(place))
         stand = pages.stand(place)
         versions = evaluations.subjects() if place.version is not None else ()
-        several = len(evaluations.cases(asked).methods) > 1
-        return page.evaluation_page(stand, pages.parts(stand), evaluations.models(asked), versions, several)
+        several = len(evaluations.cases(about).methods) > 1
+        return page.evaluation_page(stand, pages.parts(stand), evaluations.models(about), versions, several)
 
     @page_at(app, f"{EVALUATE}methods", to_evaluation)
     def methods(place: At, reference: str = "") -> str:
         found = evaluations.methods(pages.asked(place), reference).compared
         chosen = OnModel.of(place.fields).subject.filter
-        alone = [place.to(filter=one.of(chosen).address) for one in found.methods]
+        addresses = [place.to(filter=one.of(chosen).address) for one in found.methods]
         reference = found.methods[found.reference].key
 
         def opened(end: str, **parameters: str) -> str:
             return evaluate_address(f"methods{end}", **{**asdict(place), "reference": reference, **parameters})
 
-        return page.methods_page(found, place, alone, opened)
+        return page.methods_page(found, place, addresses, opened)
 
     @page_at(app, f"{EVALUATE}methods/images", to_evaluation)
     def images_of_method(

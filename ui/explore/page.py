@@ -227,22 +227,22 @@ class Explorer:
         self.studio.states.refused(run_id, stage, error)
         return stage
 
-    def take_picture(self, given: GivenPicture) -> Reply:
+    def take_picture(self, body: GivenPicture) -> Reply:
         """Open the run that an uploaded picture contains, or begin a new run with the picture and a label."""
-        return self._take(given, lambda data: vars(self.studio.exchange.take_picture(data, given.name, given.label)))
+        return self._take(body, lambda data: vars(self.studio.exchange.take_picture(data, body.name, body.label)))
 
-    def take_run(self, given: GivenFile) -> Reply:
+    def take_run(self, body: GivenFile) -> Reply:
         """Open the run that an uploaded file contains."""
-        return self._take(given, lambda data: vars(self.studio.exchange.take_run(data)))
+        return self._take(body, lambda data: vars(self.studio.exchange.take_run(data)))
 
-    def give_mask(self, given: GivenMask) -> Reply:
+    def give_mask(self, body: GivenMask) -> Reply:
         """Set the mask of a run from an uploaded file."""
-        return self._take(given, lambda data: {"said": self.studio.runs.give_mask(given.run, data, given.classes)})
+        return self._take(body, lambda data: {"said": self.studio.runs.give_mask(body.run, data, body.classes)})
 
-    def _take(self, given: GivenFile, take: Callable[[bytes], Reply]) -> Reply:
+    def _take(self, body: GivenFile, take: Callable[[bytes], Reply]) -> Reply:
         """Return the reply to a file: the "problem" if it was refused, and "offer": "new" if it can begin a run."""
         try:
-            return {"problem": "", **take(uploaded(given.path).read_bytes())}
+            return {"problem": "", **take(uploaded(body.path).read_bytes())}
         except NoRun as error:
             return {"problem": str(error), "offer": "new"}
         except UserError as error:

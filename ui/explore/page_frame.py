@@ -42,9 +42,9 @@ def header(
 ) -> Html:
     """Return the header: the job at work, the profile, the last save, undo and redo from `steps` of the run."""
     job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
-    doing = _doing(job, waiting_for, run_id) if job is not None else ""
+    job_words = _doing(job, waiting_for, run_id) if job is not None else ""
     values = {"profile": profile, "saved": clock(saved) if saved is not None else None, "steps": steps}
-    status = render("explore/status.html", job=job, doing=doing, words_of=words_of, **values)
+    status = render("explore/status.html", job=job, doing=job_words, words_of=words_of, **values)
     tools = button([icon("list"), "Runs"], look="s runs-toggle", data_toggle_runs=True)
     return frame.header("explore", status, tools=tools, data_go="new")
 

@@ -159,7 +159,7 @@ def _call(
 async def _call_awaited(
     command: type[Command], do: DoAwaited, arguments: Mapping[str, Any], request: Request, services: Services
 ) -> types.CallToolResult:
-    """Like `_call`, for work that may outlast an agent's patience. It goes on, and the next call waits for it."""
+    """Like `_call`, for work that may take longer than an agent waits. It continues, and the next call waits for it."""
 
     async def listens() -> bool:
         return True

@@ -382,14 +382,14 @@ def _figures(
             yield _figure(f"model {number}", part, name, numbers)
     if comparison is not None:
         paired = comparison.paired
-        beside = {"n": paired.cases, "sources": paired.sources}
+        sizes = {"n": paired.cases, "sources": paired.sources}
         for name, numbers in (
             ("error of the first model", asdict(paired.first)),
             ("error of the second model", asdict(paired.second)),
             ("second less first", asdict(paired.difference)),
-            ("test cases that only the first gets wrong", {"value": paired.only_first, **beside}),
-            ("test cases that only the second gets wrong", {"value": paired.only_second, **beside}),
-            ("test cases left out", {"value": paired.left_out, **beside}),
+            ("test cases that only the first gets wrong", {"value": paired.only_first, **sizes}),
+            ("test cases that only the second gets wrong", {"value": paired.only_second, **sizes}),
+            ("test cases left out", {"value": paired.left_out, **sizes}),
         ):
             yield _figure("models compared", "", name, numbers)
     for number, data in enumerate(studies, start=1):
@@ -425,10 +425,10 @@ def _evaluated(found: EvaluationResult) -> Iterator[tuple[str, str, Record]]:
         yield "confusion", f"{name}, generated images", {"value": one["generated"]}
     for table, edits in evaluated.sensitivity.items():
         for edit in edits:
-            beside = {"n": edit.n, "sources": edit.sources}
-            yield table, f"{edit.name}: newly wrong", {"value": edit.newly_wrong, **beside}
-            yield table, f"{edit.name}: newly wrong test cases", {"value": edit.newly_wrong_cases, **beside}
-            yield table, f"{edit.name}: p value, corrected", {"value": edit.p_adjusted, **beside}
+            sizes = {"n": edit.n, "sources": edit.sources}
+            yield table, f"{edit.name}: newly wrong", {"value": edit.newly_wrong, **sizes}
+            yield table, f"{edit.name}: newly wrong test cases", {"value": edit.newly_wrong_cases, **sizes}
+            yield table, f"{edit.name}: p value, corrected", {"value": edit.p_adjusted, **sizes}
     if validity is not None:
         yield "validity", "weight of the score", {"value": validity.score_weight}
         yield "validity", "images with a consensus", {"value": validity.judged}
@@ -440,10 +440,10 @@ def _of_classifier(effect: Effectiveness) -> Iterator[tuple[str, str, Record]]:
     whole = {"n": effect.cases, "sources": effect.sources}
     yield "all", "p value of newly wrong against newly right", {"value": effect.flips.p_value, **whole}
     for one in effect.classes:
-        beside = {"n": one.cases, "sources": one.sources}
-        yield "classes", f"{one.label}: originals wrong", {"value": one.wrong_originals, **beside}
-        yield "classes", f"{one.label}: test cases wrong", {"value": one.wrong_cases, **beside}
-        yield "classes", f"{one.label}: p value, corrected", {"value": one.p_adjusted, **beside}
+        sizes = {"n": one.cases, "sources": one.sources}
+        yield "classes", f"{one.label}: originals wrong", {"value": one.wrong_originals, **sizes}
+        yield "classes", f"{one.label}: test cases wrong", {"value": one.wrong_cases, **sizes}
+        yield "classes", f"{one.label}: p value, corrected", {"value": one.p_adjusted, **sizes}
     for what, calibration in zip(("originals", "generated images"), effect.calibration, strict=True):
         yield "calibration", f"expected error, {what}", {"value": calibration.expected_error}
         bins = zip(calibration.accuracy, calibration.confidence, calibration.images, strict=True)

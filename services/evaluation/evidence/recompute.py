@@ -85,7 +85,7 @@ def same(stated: Any, recomputed: Any) -> bool:
 
 
 def figure(value: Any = None, low: Any = None, high: Any = None, **counts: Any) -> Record:
-    """Return a figure with its interval. NaN stands for no value. `counts` are numbers, such as n images."""
+    """Return a figure with its interval. NaN means that there is no value. `counts` are numbers, such as n images."""
     return {"value": value, "low": low, "high": high, **counts}
 
 
@@ -127,9 +127,9 @@ def weights_of(size: Array, weighing: str) -> Array:
 
 @dataclass
 class SourceMeans:
-    """Means over sources, and 4,000 draws of what the true means may be (Bayesian bootstrap, Rubin 1981).
+    """Means over sources, and 4,000 draws of possible true means (Bayesian bootstrap, Rubin 1981).
 
-    In each draw every source gets a random weight (exponential, seed 1). One more source stands for all unseen ones. It
+    In each draw every source gets a random weight (exponential, seed 1). One more source represents all unseen ones. It
     weighs as much as the source of a typical image, sum of w² / sum of w, times an exponential weight; each of its
     values is `worst` or `best`, with equal chance (seed 0). Columns with the same number in `together` are worst or
     best together. A 95 % interval goes from the draw of rank 2.5 % to that of rank 97.5 %.
@@ -278,7 +278,7 @@ def errors(answers: Sequence[pd.DataFrame], weighing: str, mixed: bool) -> tuple
             return np.where(m[..., 0] > 0, m[..., 1] / m[..., 0], np.inf)
 
     found["generated over original"] = factor = means.figure(times, n)
-    if sources > 1 and not math.isfinite(factor["value"]):  # no original is wrong: at least so many times
+    if sources > 1 and not math.isfinite(factor["value"]):  # no original is wrong: the factor is at least this
         factor["low"] = means.ends(times)[0]
 
     compared, weight = cases, None
@@ -288,8 +288,8 @@ def errors(answers: Sequence[pd.DataFrame], weighing: str, mixed: bool) -> tuple
     controls, wrong_controls = shares_by_source(both, control, weight)
     has_control = controls > 0
     size_beside, wrong_beside = shares_by_source(both, compared)
-    beside = np.column_stack([before, ratio(wrong_beside, size_beside), ratio(wrong_controls, controls)])
-    with_control = SourceMeans(beside[has_control], weights[has_control])
+    shares = np.column_stack([before, ratio(wrong_beside, size_beside), ratio(wrong_controls, controls)])
+    with_control = SourceMeans(shares[has_control], weights[has_control])
     n_beside = int(size_beside[has_control].sum())
     statistics: list[tuple[str, Callable[[Array], Array], int]] = [
         ("error on originals, of sources with a reconstruction", lambda m: m[..., 0], int(has_control.sum())),
@@ -334,14 +334,14 @@ def classes(first: pd.DataFrame, cases: pd.DataFrame, labels: Sequence[str], wei
     change, p_values = means_of_groups(after - before, weights, label, images, -1.0)
     corrected = holm(np.where(images < FEWEST_CASES, np.nan, p_values))
     for at in np.flatnonzero(sources).tolist():
-        name, beside = f"classes: {labels[at]}", {"n": images[at], "sources": sources[at]}
+        name, sizes = f"classes: {labels[at]}", {"n": images[at], "sources": sources[at]}
         few = figure() if images[at] < FEWEST_CASES else {}
         yield f"{name}: error on originals", original[at] | few
         yield f"{name}: error on generated images", generated[at] | few
         yield f"{name}: generated less original", change[at] | few
-        yield f"{name}: originals wrong", figure(before[label == at].sum(), **beside)
-        yield f"{name}: test cases wrong", figure(wrong[label == at].sum(), **beside)
-        yield f"{name}: p value, corrected", figure(corrected[at], **beside)
+        yield f"{name}: originals wrong", figure(before[label == at].sum(), **sizes)
+        yield f"{name}: test cases wrong", figure(wrong[label == at].sum(), **sizes)
+        yield f"{name}: p value, corrected", figure(corrected[at], **sizes)
 
 
 NO_LABEL = "none of the labels"
@@ -424,11 +424,11 @@ def edit_tables(
         share = np.bincount(group, weights * newly / size) / np.bincount(group, weights)
         number = np.bincount(group, newly)
         for row, value in enumerate(values):
-            few, beside = n[row] < FEWEST_CASES, {"n": n[row], "sources": means[row]["sources"]}
-            yield f"{name}: {value}: change of {what}", figure(**beside) if few else means[row]
-            yield f"{name}: {value}: newly wrong", figure(None if few else share[row], **beside)
-            yield f"{name}: {value}: newly wrong test cases", figure(number[row], **beside)
-            yield f"{name}: {value}: p value, corrected", figure(corrected[row], **beside)
+            few, totals = n[row] < FEWEST_CASES, {"n": n[row], "sources": means[row]["sources"]}
+            yield f"{name}: {value}: change of {what}", figure(**totals) if few else means[row]
+            yield f"{name}: {value}: newly wrong", figure(None if few else share[row], **totals)
+            yield f"{name}: {value}: newly wrong test cases", figure(number[row], **totals)
+            yield f"{name}: {value}: p value, corrected", figure(corrected[row], **totals)
 
 
 # A segmenter
@@ -481,9 +481,9 @@ def pixel_figures(pixels: Sequence[pd.DataFrame], weighing: str, mixed: bool, na
     sets = {"original": first, "generated": cases, "kept": cases[cases["mask_holds"].astype(bool)]}
     if len(control):
         sets["control"] = control
-        beside = first[first["source"].isin(control["source"])], cases[has_own]
-        if len(beside[0]) < len(first) or len(beside[1]) < len(cases):  # else they equal the full sets
-            sets["original beside"], sets["generated beside"] = beside
+        matched = first[first["source"].isin(control["source"])], cases[has_own]
+        if len(matched[0]) < len(first) or len(matched[1]) < len(cases):  # else they equal the full sets
+            sets["original beside"], sets["generated beside"] = matched
     cases_of = np.bincount(cases["source"], minlength=int(both.max(initial=-1)) + 1).astype(float)
 
     def weights(name: str) -> Array:
@@ -590,11 +590,11 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
     states = 3 if votes_of_an_image >= 3 else 2
 
     (no, yes), (bad, good) = np.zeros((2, len(images), workers)), np.zeros((2, 2, workers))
-    for given, votes in ((yes, own[own["valid"]]), (no, own[~own["valid"]])):
-        np.add.at(given, (np.searchsorted(images, votes["image"]), votes["worker"]), 1.0)
+    for table, votes in ((yes, own[own["valid"]]), (no, own[~own["valid"]])):
+        np.add.at(table, (np.searchsorted(images, votes["image"]), votes["worker"]), 1.0)
     is_right = control["valid"] == control["known"]
-    for given, votes in ((good, control[is_right]), (bad, control[~is_right])):
-        np.add.at(given, (votes["known"], votes["worker"]), 1.0)
+    for table, votes in ((good, control[is_right]), (bad, control[~is_right])):
+        np.add.at(table, (votes["known"], votes["worker"]), 1.0)
 
     begin = np.nan_to_num(ratio(yes.sum(axis=1), (yes + no).sum(axis=1)), nan=0.5)
     now = (chance.random((chains, len(images))) < begin).astype(np.int8)
@@ -606,7 +606,7 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
     grid_mean, grid_size = np.array([*product(np.linspace(0.525, 0.995, 20), [1.0, 4.0, 20.0, 100.0])]).T
     grid_a, grid_b = grid_mean * grid_size, (1 - grid_mean) * grid_size
     log_grid = special.gammaln(grid_size) - special.gammaln(grid_a) - special.gammaln(grid_b)
-    kept = []
+    draws = []
     for step in range(55):
         is_state = [(now == one).astype(float) for one in (INVALID, VALID, HARD)]
         said_yes, said_no = ([one @ votes for one in is_state] for votes in (yes, no))
@@ -639,8 +639,8 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
         now = (chance.random(now.shape) * steps[-1] > steps[:-1]).sum(axis=0).astype(np.int8)
         now[:, fixed >= 0] = fixed[fixed >= 0]
         if step >= 30:
-            kept.append(now)
-    return np.concatenate(kept)
+            draws.append(now)
+    return np.concatenate(draws)
 
 
 def looks_random(images: Array, judged: Array) -> bool:
@@ -776,8 +776,8 @@ def drawn_shares(
 ) -> tuple[Array, ...]:
     """Return 4,000 draws (seed 0) of seven shares of images. Two are of images that are wrong and valid, two more are
     the same with the score. The fifth is the share of wrong images, times the share of these that is judged valid. The
-    last two are errors among valid images. Of each two, the first is low and the second high: images of which nothing
-    is known are taken for invalid or valid accordingly.
+    last two are errors among valid images. Of each two, the first is low and the second high: images that were not
+    judged are taken for invalid or valid accordingly.
 
     `masses` has a row for each source: its weight in each pool, its weight of unknown wrong and of unknown right
     images, its scores in each pool, and its whole weight. The unseen source weighs `typical`.
@@ -872,9 +872,9 @@ def validity(judged: pd.DataFrame, ballots: pd.DataFrame, strata: int, weighing:
     # Nothing is known of images outside of what was judged.
     pool_of = np.where(outside, -1, pool[cell])
     is_unknown = pool_of < 0
-    asked = np.flatnonzero(voted & ~is_unknown)
-    asked_weight = weight[asked] * raised[cell[asked]]
-    images = JudgedImages(asked, pool_of[asked], asked_weight, source[asked], score[asked], of_wrong)
+    voters = np.flatnonzero(voted & ~is_unknown)
+    asked_weight = weight[voters] * raised[cell[voters]]
+    images = JudgedImages(voters, pool_of[voters], asked_weight, source[voters], score[voters], of_wrong)
 
     # A row for each source: weight in each pool, of unknown wrong and right images, scores in each pool, its weight.
     column = np.where(is_unknown, pools + np.where(wrong, 0, 1), pool_of)
@@ -891,7 +891,7 @@ def validity(judged: pd.DataFrame, ballots: pd.DataFrame, strata: int, weighing:
     wrong_share, value = mass[:pools][of_wrong].sum() + mass[pools], both[of_wrong].sum()
     times_valid = wrong_share * chance_valid[images.is_wrong].mean() if images.is_wrong.any() else math.nan
     bounds = [
-        (mass[:pools] * images.shares(np.where(without[asked], end, chance_valid)))[of_wrong].sum() + end * mass[pools]
+        (mass[:pools] * images.shares(np.where(without[voters], end, chance_valid)))[of_wrong].sum() + end * mass[pools]
         for end in (0.0, 1.0)
     ]
     sizes_of_pools = np.bincount(column, minlength=pools)
@@ -1022,8 +1022,8 @@ def outcomes(study: Study, rules: Mapping[str, Any], votes: Mapping[str, Sequenc
             reached = not follows or any(one.answers.get(follows) == question["follows_answer"] for one in own)
             if question["kind"] == "text" or not concerns(question, item) or not reached:
                 continue
-            given = Counter(one.answers[name] for one in own if name in one.answers)
-            counts = dict(sorted(given.items(), key=lambda pair: (-pair[1], pair[0])))
+            counted = Counter(one.answers[name] for one in own if name in one.answers)
+            counts = dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
             best = next(iter(counts), "")
             status = "too few votes" if study.closed else "waiting"
             if len(own) >= rules["votes"]:
@@ -1061,15 +1061,15 @@ def is_right(study: Study, vote: Vote) -> bool:
     """Return True if a vote gives all known right answers of its item. A follow-up is asked only after the answer that
     it follows.
     """
-    item, asked = study.items[vote.item], list[str]()
+    item, shown = study.items[vote.item], list[str]()
     expected = item["expected"]
     answers = vote.answers | expected
     for one in study.questions:
-        leads = one["follows"] in asked and answers.get(one["follows"]) == one["follows_answer"]
+        leads = one["follows"] in shown and answers.get(one["follows"]) == one["follows_answer"]
         if concerns(one, item) and (not one["follows"] or leads):
-            asked.append(one["id"])
-    pairs = ((vote.answers.get(name, ""), expected[name]) for name in asked if name in expected)
-    return all(given.strip().casefold() == right.strip().casefold() for given, right in pairs)
+            shown.append(one["id"])
+    pairs = ((vote.answers.get(name, ""), expected[name]) for name in shown if name in expected)
+    return all(own.strip().casefold() == right.strip().casefold() for own, right in pairs)
 
 
 def wilson(count: int, n: int) -> Record:
@@ -1155,27 +1155,27 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]]) -> list[str]:
     columns = [np.unique(column, return_inverse=True) for column in zip(*votes, strict=True)]
     if not votes or min(len(known) for known, _ in columns[1:]) < 2:
         return []
-    (items, item), (workers, worker), (answers, said) = columns
+    (items, item), (workers, worker), (answers, answer) = columns
     truth = np.zeros((len(items), len(answers)))
-    np.add.at(truth, (item, said), 1.0)
+    np.add.at(truth, (item, answer), 1.0)
     truth /= truth.sum(axis=1, keepdims=True)
-    given = np.zeros((len(workers), len(answers), 1), bool)
-    given[worker, said] = True
+    used = np.zeros((len(workers), len(answers), 1), bool)
+    used[worker, answer] = True
 
     def maximise() -> tuple[Array, Array]:
         counts = np.zeros((len(workers), len(answers), len(answers)))
-        np.add.at(counts, (worker, said), truth[item])
-        counts = np.where(given, np.maximum(counts, 1e-10), 0.0)
+        np.add.at(counts, (worker, answer), truth[item])
+        counts = np.where(used, np.maximum(counts, 1e-10), 0.0)
         return np.maximum(truth.mean(axis=0), 1e-10), counts / counts.sum(axis=1, keepdims=True)
 
     bound = -np.inf
     occurs, errors_of = maximise()
     for _ in range(100):
         logs = np.tile(np.log(occurs), (len(items), 1))
-        np.add.at(logs, item, np.log(errors_of[worker, said]))
+        np.add.at(logs, item, np.log(errors_of[worker, answer]))
         truth = special.softmax(logs, axis=1)
         occurs, errors_of = maximise()
-        fit = (truth[item] * (np.log(occurs) + np.log(errors_of[worker, said]))).sum()
+        fit = (truth[item] * (np.log(occurs) + np.log(errors_of[worker, answer]))).sum()
         reached = (fit + special.entr(np.maximum(truth, 1e-10)).sum()) / len(votes)
         if reached - bound < 1e-5:
             break
@@ -1240,8 +1240,8 @@ def study_figures(study: Study) -> Rows:
 
     def ratings(question: Mapping[str, Any], votes: Mapping[str, Sequence[Vote]]) -> list[list[str]]:
         possible, name = set(answers_to(question)), question["id"]
-        given = ([one.answers.get(name) for one in votes.get(item, [])] for item in ids)
-        return [own for all_of in given if (own := [answer for answer in all_of if answer in possible])]
+        answers = ([one.answers.get(name) for one in votes.get(item, [])] for item in ids)
+        return [own for all_of in answers if (own := [answer for answer in all_of if answer in possible])]
 
     def agreed(ratings: Sequence[Sequence[str]], question: Mapping[str, Any], used: str, name: str) -> Rows:
         for figure_name, one in agreement(ratings, answers_to(question), question["kind"] == "scale").items():
@@ -1292,10 +1292,10 @@ def question_figures(
             by_lead = valid_share(one.word for one in person.values())
             yield named("valid", name, "with adjudications", "all"), by_lead
 
-        def valid_of(given: Iterable[str]) -> int:
-            return sum(one in question["valid"] for one in given)
+        def valid_of(answers: Iterable[str]) -> int:
+            return sum(one in question["valid"] for one in answers)
 
-        images = [(valid_of(given), len(given)) for given in ratings]
+        images = [(valid_of(answers), len(answers)) for answers in ratings]
         good, n = sum(one for one, _ in images), sum(of for _, of in images)
         share = figure(ratio(good, n), count=good, n=n)
         if len({one / of for one, of in images}) > 1:
@@ -1307,21 +1307,21 @@ def question_figures(
         majority = [one[0][0] for one in best if len(one) == 1 or one[0][1] > one[1][1]]
         by_majority = wilson(valid_of(majority), len(majority))
         yield named("valid by majority", name, "after exclusions", "all"), by_majority
-        given = [(one, v.worker, v.answers[name]) for one in ready for v in votes.get(one, []) if name in v.answers]
-        labels = dawid_skene(given)
+        answers = [(one, v.worker, v.answers[name]) for one in ready for v in votes.get(one, []) if name in v.answers]
+        labels = dawid_skene(answers)
         by_model = wilson(valid_of(labels), len(labels))
         yield named("valid by Dawid and Skene", name, "after exclusions", "all"), by_model
         yield from parts(study, {item: one.word for item, one in own.items()}, name)
     if question["kind"] == "text":
         return
     agreed = [one.answer for one in own.values() if one.status == "consensus"]
-    every = Counter(one for given in ratings for one in given)
+    every = Counter(one for answers in ratings for one in answers)
     for answer in answers_to(question):
         share = wilson(agreed.count(answer), len(agreed))
         yield named("consensus", name, "after exclusions", "answer", answer), share
         yield named("votes", name, "answer", answer), figure(count=every[answer])
     if question["kind"] == "scale":
-        values = [sum(map(int, given)) / len(given) for given in ratings]
+        values = [sum(map(int, answers)) / len(answers) for answers in ratings]
         mean = figure(np.mean(values) if values else None, n=len(values))
         if len(set(values)) > 1:
             mean |= bootstrap(values, seed, lambda totals: totals / len(values))
@@ -1372,8 +1372,8 @@ def outcome_words(study: Study) -> dict[str, str]:
 
 
 def says_valid(questions: Sequence[Any], answers: Mapping[str, str]) -> bool | None:
-    given = [answers[one["id"]] in one["valid"] for one in questions if answers.get(one["id"])]
-    return all(given) if given else None
+    verdicts = [answers[one["id"]] in one["valid"] for one in questions if answers.get(one["id"])]
+    return all(verdicts) if verdicts else None
 
 
 def single_votes(study: Study) -> list[tuple[int | None, str, bool, int]]:
@@ -1609,10 +1609,10 @@ class Bundle:
         yield "error of the first model", means.figure(lambda m: m[..., 0], n)
         yield "error of the second model", means.figure(lambda m: m[..., 1], n)
         yield "second less first", means.figure(lambda m: m[..., 1] - m[..., 0], n)
-        beside = {"n": n, "sources": len(means.weights)}
-        yield "test cases that only the first gets wrong", figure((first & ~second).sum(), **beside)
-        yield "test cases that only the second gets wrong", figure((second & ~first).sum(), **beside)
-        yield "test cases left out", figure((~known).sum(), **beside)
+        sizes = {"n": n, "sources": len(means.weights)}
+        yield "test cases that only the first gets wrong", figure((first & ~second).sum(), **sizes)
+        yield "test cases that only the second gets wrong", figure((second & ~first).sum(), **sizes)
+        yield "test cases left out", figure((~known).sum(), **sizes)
 
     def figures(self) -> Rows:
         """Yield every figure by its name."""

@@ -346,14 +346,14 @@ class Retrainings:
         groups: Groups,
         on_step: OnStep,
     ) -> tuple[dict[tuple[str, int], dict[str, Floats]], list[ArmTraining]]:
-        asked, total = question.asked, len(planned.arms) * question.seeds * recipe.updates
+        evaluated, total = question.asked, len(planned.arms) * question.seeds * recipe.updates
         done, answers, trainings = 0, {}, list[ArmTraining]()
-        of = kept_under(asked), title_of(asked.model), cases.view.title, asked.subject.split
+        of = kept_under(evaluated), title_of(evaluated.model), cases.view.title, evaluated.subject.split
         # Seed by seed: an early stop leaves all arms of the finished seeds.
         for seed in range(question.seeds):
             for arm in planned.arms:
                 training = Training(
-                    *(asked.model, arm, seed, recipe, planned.tune, planned.sets, self._workspace.trainings),
+                    *(evaluated.model, arm, seed, recipe, planned.tune, planned.sets, self._workspace.trainings),
                     scratch=question.preset == "paper",
                     groups=groups,
                 )

@@ -684,7 +684,7 @@ def test_pictures_are_kept_up_to_a_bound() -> None:
         return Image.effect_noise((64, 64), 90)
 
     one_file = len(Pictures(load).png("x"))
-    pictures = Pictures(load, held=int(2.5 * one_file))
+    pictures = Pictures(load, most=int(2.5 * one_file))
     for sha in ("a", "b", "a", "c", "a", "b"):
         pictures.png(sha)
     assert loaded == ["x", "a", "b", "c", "b"], "the one that was not asked for longest goes"
