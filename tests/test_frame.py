@@ -66,7 +66,7 @@ def _imports(path: Path) -> tuple[tuple[str, int], ...]:
 
 
 def _parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a file. The garbage collector is off meanwhile: in Python 3.11 a failing finalizer
+    """Return the syntax tree of a file. The garbage collector is off while parsing: in Python 3.11 a failing finalizer
     parses source to write its traceback, which breaks this parsing with “AST constructor recursion depth mismatch”.
     Earlier tests leave such garbage, for example Gradio's event loops, which are never closed.
     """

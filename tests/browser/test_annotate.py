@@ -222,7 +222,7 @@ def test_training_tells_after_each_answer_and_goes_on_with_a_key(place: Place) -
         assert "no beak" not in page.content()
         page.keyboard.press("y")
         verdict("Not right")
-        # The answer and its reason are shown as text, whatever they contain. Only the button's own key continues.
+        # The answer and its reason are shown as text, also if they contain markup. Only the button's own key continues.
         expect(page.locator(".feedback")).to_contain_text("Your answer: YesRight is: No")
         expect(page.locator(".why")).to_have_text(f"Why: {why}")
         for pressed in ("y", "n", "u", "c", "ArrowRight"):

@@ -388,7 +388,7 @@ def test_progress_cancel_and_a_second_page(studio: Studio, page: Page) -> None:
         expect(other.locator("#state-generation")).to_have_text("running")
         other.close()
 
-        # Meanwhile the text stages can be edited, and edits can be undone.
+        # While it runs, the text stages can be edited, and edits can be undone.
         before = page.input_value("#caption-text")
         page.fill("#caption-text", "A red bird in rainy weather by day.")
         page.press("#caption-text", "Enter")

@@ -61,7 +61,7 @@ def verdicts(page: Page) -> list[str]:
 
 
 def hold_others(studio: Studio) -> None:
-    """Make the server hold so many new views that it drops all earlier ones."""
+    """Make the server hold enough new views to drop all earlier ones."""
     for _ in range(MOST_HELD):
         studio.gallery.hold(View())
 

@@ -338,7 +338,7 @@ def follow_evidence(shell: Shell) -> None:
 
 
 def follow_search(shell: Shell) -> None:
-    """The pictures are noise, so nothing is told but what the search chose."""
+    """The pictures are noise, so the reply only says what the search chose."""
     pictures(shell.folder / "sets", 3)
     Path("plan.toml").write_text(plan_text(shell.folder / "sets", captions=4), encoding="utf-8")
     shutil.rmtree("workspace")

@@ -262,7 +262,7 @@ def test_models_that_made_room_for_each_other_at_the_first_source_do_so_no_more(
     augment: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Lacking(Noting):
-        """Models of which one was freed for lack of memory once something is drawn."""
+        """Models, one freed for lack of memory once something is drawn."""
 
         @property
         def fit_together(self) -> bool:  # type: ignore[override]

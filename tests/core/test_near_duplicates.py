@@ -17,7 +17,7 @@ from tests.support.set_cases import as_jpeg, picture
 
 
 def clusters(seed: int) -> list[int]:
-    """Return random hashes, many of which differ from another by at most six bits."""
+    """Return random hashes; many differ from another by at most six bits."""
     fate = random.Random(seed)
     found = [fate.getrandbits(BITS) for _ in range(60)]
     for _ in range(240):

@@ -1,4 +1,4 @@
-"""Tests for finding whole words, plurals, and the words that stand for a label or a protected class."""
+"""Tests for finding whole words, plurals, and the words that name a label or a protected class."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_full_rows_of_probabilities_are_summed_exactly(kind: type) -> None:
 
 
 def test_a_model_may_choose_among_the_classes_of_the_labels_only() -> None:
-    """As in the subset evaluation of ImageNet-R and ImageNet-A, the logits of classes without a label are removed."""
+    """Logits of classes without a label are removed, like in the subset evaluation of ImageNet-R and ImageNet-A."""
     mapping = map_classes(LABELS, CLASSES)
     logits = np.random.default_rng(5).normal(size=(60, 1000)) * 3
     rows = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)

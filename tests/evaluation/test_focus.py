@@ -1,4 +1,4 @@
-"""Where a classifier looks: each figure is compared with loops, closed forms and other libraries."""
+"""Focus of a classifier: each figure is compared with loops, closed forms and other libraries."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ NAMES = ("edit shows", "label kept", "structure")
 
 
 def votes(chance: np.random.Generator, images: int = 600) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64]]:
-    """Return three checks, of which two predict validity and one does not, whether images are valid, and their
+    """Return three checks (two predict validity, one does not), whether images are valid, and their
     sources.
     """
     checks = chance.normal(0, 1, (images, 3))

@@ -132,7 +132,7 @@ def exported(layout: str, plain: bool) -> Callable[[Path], object]:
 
 
 def files_of(make: Callable[[Scene], Mapping[str, bytes | str]], **more: bytes | str) -> Callable[[Path], object]:
-    """Return a function that writes the files of each scene, and `more` files. "__" in their names stands for "/"."""
+    """Return a function that writes the files of each scene, and `more` files. "__" in their names means "/"."""
 
     def write_it(root: Path) -> None:
         for scene in SCENES:

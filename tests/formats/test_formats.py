@@ -584,7 +584,7 @@ def test_an_export_that_was_about_to_be_replaced_comes_back(again: bool, maker: 
 def test_what_an_export_writes_is_swept_only_when_nobody_writes_it(
     maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This also holds if all processes have the same process id, as in containers."""
+    """A running export keeps its files, also if all processes have the same process id, as in containers."""
     wanted = mixed(maker)
     dead = [tmp_path / f"out.unfinished-0123456{n}" for n in range(2)]
     other = tmp_path / "out.unfinished-notes"

@@ -480,7 +480,7 @@ def test_a_section_that_does_not_fit_says_why() -> None:
 def test_weights_go_from_the_files_to_where_they_stay(
     family: str, small: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The device "meta" stands for a GPU: no part of the pipeline was on the CPU before."""
+    """The device "meta" represents a GPU: no part of the pipeline was on the CPU before."""
     import diffusers.pipelines.pipeline_utils as pipelines
     from diffusers import DiffusionPipeline
 

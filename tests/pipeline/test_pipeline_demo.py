@@ -103,7 +103,7 @@ def said_again(driver: Driver, image: Image.Image, task: Task, before: StageValu
 
 
 def test_another_caption_is_whole_and_of_the_same_thing(driver: Driver) -> None:
-    """When asked again, the captioner uses another wording if it knows two, and never breaks or falsifies the
+    """Asked again, the captioner uses another wording if it knows two, and never breaks or falsifies the
     caption.
     """
 

@@ -124,7 +124,7 @@ class Kills:
         self._begin_anew()
 
     def kill(self) -> None:
-        """Run the work until a kill interrupts it. Work that finishes begins anew."""
+        """Run the work until a kill interrupts it. Work that finishes begins again."""
         fate = random.Random(f"{self._kind.name} {self._counts.kills}")
         while not self._go_on(fate.uniform(0, self._seconds)).killed:
             pass
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _write(options.state, found)
         print(f"{kind.name}: {counts.kills} kills, {len(counts.faults)} faults", flush=True)
     options.out.write_text(report(found, _commit()), encoding="utf-8")
-    options.state.unlink(missing_ok=True)  # the next run begins anew
+    options.state.unlink(missing_ok=True)  # the next run begins again
     return 1 if any(one.faults for one in found.values()) else 0
 
 

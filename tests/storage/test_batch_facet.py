@@ -1,4 +1,4 @@
-"""Images are found by the batch that drew them, at once and whatever happens to their runs."""
+"""Images are found by the batch that drew them, at once, also after their runs are removed or changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each item gets exactly K votes by K workers, whoever claims when: leases, undo, exclusion, and several processes."""
+"""Each item gets exactly K votes by K workers, in any order: leases, undo, exclusion, and several processes."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_exclusion_asks_for_other_votes_at_once(workspace: Workspace) -> None:
 
 @pytest.mark.slow
 def test_items_that_need_a_vote_again_do_not_wait_for_the_end(workspace: Workspace) -> None:
-    """This includes items that the worker skipped because they had all their votes."""
+    """Items count too that the worker skipped because they had all their votes."""
     studies, study_id = workspace.studies, started(workspace, items=400, votes=1)
     bad, good = crew(studies, study_id, 2)
     judged = {vote(studies, studies.assignments.claim(study_id, bad, "item")).item.id for _ in range(200)}

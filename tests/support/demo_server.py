@@ -120,7 +120,7 @@ class Held:
 
 @contextmanager
 def images_held(step: int) -> Iterator[Held]:
-    """Make every image of the embedded models wait at this step. The page can show or cancel it meanwhile."""
+    """Make every image of the embedded models wait at this step. While it waits, the page can show or cancel it."""
     from pipeline.models.generator import ControlNetPipeline
 
     plain, gate = ControlNetPipeline.draw, Held()

@@ -133,7 +133,7 @@ def content_of(folder: Path) -> str:
 
 
 def weights_hash(file: Path) -> str:
-    """Return a hash of the weights in a file, whatever the order of its header."""
+    """Return a hash of the weights in a file that does not depend on the order of its header."""
     whole = hashlib.sha256()
     for name, values in sorted(load_file(file).items()):
         whole.update(f"{name} {values.shape}".encode() + values.tobytes())
@@ -498,7 +498,7 @@ class Exports(KilledWork):
         return into if into.exists() else next(into.parent.glob("replaced.unfinished-*.before"), into)
 
     def _standing(self, folder: Path) -> int:
-        """Return the index of the format of the replaced export, or -1 if there is none yet."""
+        """Return the index of the format of the replaced export, or -1 before the first export."""
         manifest = self._replaced(folder) / MANIFEST
         if not manifest.exists():
             return -1

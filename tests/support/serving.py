@@ -49,7 +49,7 @@ def serving_here(
 
 @contextmanager
 def nothing_missed() -> Iterator[None]:
-    """Fail at the end if a page was told that nothing is new although its content had changed."""
+    """Fail at the end if the server answered a page that nothing is new although its content had changed."""
     import pytest  # imported here, since processes of tests import this module too
 
     import ui.explore.page

@@ -260,7 +260,7 @@ def _factories() -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def simulated_gpu(free: int = FREE) -> Iterator[None]:
-    """Let torch have a GPU with `free` bytes within the context. A real GPU is not used meanwhile."""
+    """Let torch have a GPU with `free` bytes within the context. A real GPU is not used then."""
     from diffusers.pipelines import pipeline_utils
     from diffusers.utils.torch_utils import TorchDeviceBackend
     from transformers.utils import import_utils

@@ -17,7 +17,7 @@ CHATML = (
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 )
-"""Chat template like Qwen's, in which PICTURE stands for each model's image token."""
+"""Chat template like Qwen's, in which PICTURE marks each model's image token."""
 SPREAD = 0.25
 """Standard deviation of the random weights. With a fresh model's, the output would not depend on the input."""
 
@@ -58,7 +58,7 @@ def _save(folder: Path, model: Any, processor: Any) -> None:
 
 
 def save_qwen3_vl(folder: Path, template: str = CHATML) -> None:
-    """Save a Qwen3-VL. In `template`, PICTURE stands for the picture."""
+    """Save a Qwen3-VL. In `template`, PICTURE marks the picture."""
     import torch
     from transformers import (
         Qwen2VLImageProcessor,

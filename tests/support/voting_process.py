@@ -33,7 +33,7 @@ def annotator(studies: Studies, study_id: str, worker: str, tell: Callable[[str,
         answer, key = random.choice(("yes", "no")), f"{os.getpid()}-{number}"
         try:
             studies.assignments.submit(assignment.public, worker, {"valid": answer}, "", 1.0, key)
-        except VoteRefused:  # the lease expired, and others voted on the item meanwhile
+        except VoteRefused:  # the lease expired, and others have voted on the item since
             continue
         tell("saved", assignment.public, answer)
         if number % 10 == 0:

@@ -1,4 +1,4 @@
-"""A full, read-only or damaged disk: everyone gets a message, only the lead sees paths, and work goes on afterwards."""
+"""A full, read-only or damaged disk: everyone gets a message, only the lead sees paths, and work continues later."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Captioners of the real classes at small size, loaded by the same code as the large ones, and two real servers, one
-of which enforces reply schemas. `tests/pipeline/models/test_real_classes.py` tests BLIP-2's questions, and
+"""Captioners of the real classes at small size, loaded by the same code as the large ones, and two real servers.
+One enforces reply schemas. `tests/pipeline/models/test_real_classes.py` tests BLIP-2's questions, and
 `tests/pipeline/models/test_server.py` a server's faults.
 """
 

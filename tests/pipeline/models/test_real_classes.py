@@ -305,7 +305,7 @@ def test_damaged_weights_are_a_clear_word(tmp_path: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("role", ["captioner", "embedder"])
 def test_weights_go_from_the_files_to_where_they_stay(role: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device "meta" stands for a GPU: no part of the model was on the CPU before."""
+    """The device "meta" represents a GPU: no part of the model was on the CPU before."""
     import torch
     from transformers import PreTrainedModel
 

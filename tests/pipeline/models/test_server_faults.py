@@ -1,4 +1,4 @@
-"""Every fault of an OpenAI-compatible server that we know of, from a server that has it: each is told in one true
+"""Every fault of an OpenAI-compatible server that we know of, from a server that has it: each is reported in one true
 sentence, tried again where that may help, and costs no other request its reply.
 """
 

@@ -1,4 +1,4 @@
-"""How a plan chooses images of a data set and captions, and the estimate of the cost."""
+"""Choice of images of a data set and of captions by a plan, and the estimate of the cost."""
 
 from __future__ import annotations
 

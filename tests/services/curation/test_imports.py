@@ -1,4 +1,4 @@
-"""Imports into a workspace: each image comes in once with its facts, whatever is wrong with others."""
+"""Imports into a workspace: each image comes in once with its facts, also if others are faulty."""
 
 from __future__ import annotations
 

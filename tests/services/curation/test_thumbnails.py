@@ -399,7 +399,7 @@ def test_it_goes_on_beside_what_no_person_waits_for(studio: Studio) -> None:
         begun.set()
         assert go_on.wait(60)
 
-    studio.jobs.when_idle("looking at images", work)  # stands for a large import that takes hours
+    studio.jobs.when_idle("looking at images", work)  # like a large import that takes hours
     assert begun.wait(60)
     assert studio.thumbnails.fill()
     assert set(shas) <= there(studio.workspace)

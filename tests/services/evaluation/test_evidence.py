@@ -53,7 +53,7 @@ from tests.support.workspaces import workspace_in
 pytestmark = pytest.mark.slow
 
 PACKAGES = "numpy numpy.libs scipy scipy.libs pandas pandas.libs dateutil six.py pytz tzdata".split()
-"""What `pip install numpy scipy pandas` installs."""
+"""Packages that `pip install numpy scipy pandas` installs."""
 ALONE = """
 import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))

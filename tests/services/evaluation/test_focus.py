@@ -1,4 +1,4 @@
-"""Where the demo's classifier looks, alone and beside a second model: on the page, in reports and in commands."""
+"""Focus of the demo's classifier, alone and beside a second model: on the page, in reports and in commands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OTHER = replace(BIRDS, model=CLASSIFIER.model_copy(update={"mean": "0.4, 0.4, 0.
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Iterator[Studio]:
-    """Studio on scenes, one of which has a marked subject. One of its test cases has the subject elsewhere."""
+    """Studio on scenes; one has a marked subject. One of its test cases has the subject elsewhere."""
     with Workspace(scenes_that_are_read(made_once, tmp_path_factory.mktemp("focus"))) as workspace:
         table = workspace.case_columns.table()
         run = table.runs.of(np.flatnonzero(~table.segmentation)[:1])[0]

@@ -1,4 +1,4 @@
-"""What the words of a hypothesis name in a batch, and how images answer it."""
+"""Cells that the words of a hypothesis name in a batch, and the answer of images to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two pages change settings or a prompt of a run: the later page is told of the other's change, and both changes
+"""Two pages change settings or a prompt of a run: the later page learns of the other's change, and both changes
 stay.
 """
 

@@ -455,7 +455,7 @@ def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: P
         held = opened(of, study_id)
         tables = {name: make(held).decode() for name, (_, make) in EXPORTS.items() if name.endswith(".csv")}
         del tables["people.csv"]  # no exported file holds people's own data
-        for name in ("answers.csv", "turk.csv"):  # assignments are numbered anew in every workspace
+        for name in ("answers.csv", "turk.csv"):  # every workspace numbers its assignments from 1
             frame = pd.read_csv(io.StringIO(tables[name]), keep_default_na=False)
             tables[name] = frame.drop(columns=[c for c in ("assignment", "AssignmentId") if c in frame]).to_csv()
         log = [(entry.created, entry.event, entry.detail, entry.worker) for entry in of.studies.log(study_id)]

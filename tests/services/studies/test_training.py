@@ -245,7 +245,7 @@ def test_training_counts_for_nothing_and_stands_in_the_records(
 
 
 def test_nobody_is_shown_as_control_or_quiz_what_they_were_told_of(workspace: Workspace) -> None:
-    """The same source and the same picture in another light are excluded too."""
+    """Images of the same source, and the same picture in another light, are excluded too."""
     source, shown, lit = (keep_image(workspace, picture(number)) for number in (701, 702, 703))
     known_answer: dict[str, Any] = {"expected": {"valid": "yes"}, "label": "bird"}
     told = NewItem(shown, source, "training", **known_answer)

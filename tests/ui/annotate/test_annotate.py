@@ -130,7 +130,7 @@ def test_no_vote_is_taken_on_a_picture_that_never_came(studio: Studio, one: Anno
     given = studio.workspace.studies.assignments.get(step["assignment"]["id"])
     assert given is not None
     lose(studio.workspace.images.path(given.item.image_sha), "damaged")
-    with browser_of(mounted(studio)) as later:  # the server has started again meanwhile
+    with browser_of(mounted(studio)) as later:  # the server has started again since then
         later.client.cookies = one.client.cookies
         assert later.client.get(f"/annotate/image/{step['assignment']['image']}").status_code == 409
         said = later.answer(step, status=409)

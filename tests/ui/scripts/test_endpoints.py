@@ -225,7 +225,7 @@ def test_two_scripts_and_their_versions(served: tuple[str, Studio]) -> None:
 
 
 def test_a_client_that_goes_away_leaves_the_job_at_work(served: tuple[str, Studio], client: Client) -> None:
-    """Another job waits, is cancelled by its number, and the first job goes on."""
+    """Another job waits, is cancelled by its number, and the first job continues."""
     url, studio = served
     runs = [text_run(studio), text_run(studio)]
     with held_drawing(studio) as generator:

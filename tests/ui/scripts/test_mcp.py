@@ -304,7 +304,7 @@ def test_an_agent_that_goes_away_leaves_the_job_at_work(served: Served, monkeypa
 
 
 def test_many_that_watch_keep_nobody_out(served: Served) -> None:
-    """More calls than there are threads wait for the end of the job, and other calls are answered meanwhile."""
+    """More calls than there are threads wait for the end of the job, and other calls are answered in that time."""
     url, studio = served
     run = text_run(studio)
 

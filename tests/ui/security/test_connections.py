@@ -100,7 +100,7 @@ def test_what_comes_at_some_speed_is_waited_for() -> None:
     with serving(patience) as port:
         with socket.create_connection(("127.0.0.1", port)) as one:
             one.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 800\r\n\r\n" + b"a" * 400)
-            for _ in range(20):  # the server checks the connection several times meanwhile
+            for _ in range(20):  # the server checks the connection several times in this time
                 assert answered(port, b"b") == b"b"
             one.sendall(b"a" * 400)
             reply = b"".join(iter(lambda: one.recv(65536), b""))

@@ -228,7 +228,7 @@ def test_the_environment_wins_over_what_is_kept(workspace: Workspace, kept: str)
 
 
 def test_after_a_restart_with_another_password_a_kept_session_opens_nothing(workspace: Workspace, kept: str) -> None:
-    """This holds for each way to set the password. With the same password a session stays valid."""
+    """Sessions end for each way to set the password. With the same password a session stays valid."""
 
     def restarted(password: str = "") -> TestClient:
         app = application(workspace, "0.0.0.0", password)

@@ -286,7 +286,7 @@ def test_an_unchanged_study_is_neither_analysed_nor_rendered(
     studio: Studio, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study_id = bird_study(studio.workspace, [YES, SPLIT, ()])
-    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)  # no new minute begins meanwhile
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)  # no new minute begins before the next request
     analysed: list[str] = []
     find = studio.studies.analyses.of
     monkeypatch.setattr(studio.studies.analyses, "of", lambda one: analysed.append(one) or find(one))  # type: ignore[func-returns-value]

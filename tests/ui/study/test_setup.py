@@ -495,7 +495,7 @@ def test_a_made_item_that_is_removed_stays_away_and_another_one_is_made(lead: Le
     after = made_items(lead, study)
     assert (gone.image_sha, gone.label) not in {(item.image_sha, item.label) for item in after}
     assert Counter(item.kind for item in after) == Counter(item.kind for item in before)
-    # Another page can go on with its form. A change of the rules does not bring the removed item back.
+    # Another page can still use its form. A change of the rules does not bring the removed item back.
     lead.post(f"{study}/save-draft", {"form": {"share": "20"}, "based": state, "tab": "b", "number": 1})
     lead.save(study, show_source=template == "classification")
     sources = {(item.source_sha, item.label) for item in made_items(lead, study) if item.kind == kind}
