@@ -269,7 +269,7 @@ def _print_sample(service: BatchService, number: int) -> None:
 
 
 def number_of(service: BatchService, named: str) -> int:
-    """Return the number of the batch that its number or the file of its plan names. A new plan is planned first."""
+    """Return the number of a batch. `named` is its number or its plan file. A new plan is recorded as a batch first."""
     return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
 
 

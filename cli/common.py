@@ -87,7 +87,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = threading.Event()
-        """Event that the first Ctrl-C, and SIGTERM, set. Long work stops once it is set."""
+        """Event that is set by the first Ctrl-C and by SIGTERM. Long work stops once it is set."""
         self._saving = False
         self._wanted: type[KeyboardInterrupt] | None = None
 
@@ -103,7 +103,7 @@ class Stop:
             raise self._wanted
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Handle a signal: ask the work to stop, or end the program if it was asked before."""
+        """Handle a signal: ask the work to stop. For SIGTERM, or if it was asked before, end the program."""
         at_once = self.asked.is_set() or number == signal.SIGTERM
         self.asked.set()
         if not at_once:

@@ -117,7 +117,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 class _Work:
-    """The work of one command: its options, what they name, and its progress line."""
+    """The work of one command: its options, the images and model that they name, and its progress line."""
 
     def __init__(self, workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> None:
         self.workspace, self.options, self.stop = workspace, options, stop
@@ -136,7 +136,7 @@ class _Work:
 
     @cached_property
     def question(self) -> EvaluationQuestion:
-        """Return the question that the options ask. Raises UserError, also if the images cannot be evaluated."""
+        """Return the images, model and mapping that the options name. Raises UserError if they cannot be evaluated."""
         options = self.options
         if options.filter is None and not options.test_set:
             raise UserError("Name a test set, such as “Birds@2”, or a filter with --filter.")
@@ -154,7 +154,7 @@ class _Work:
 
     def model(self, subject: Subject, text: str) -> UnderTestSettings:
         """Return the model that `text` names: a name such as torchvision:resnet50, an address, a file or a folder. For
-        "" return the profile's model. Raises UserError.
+        "" return the profile's model. Raises UserError if there is no such model.
         """
         if not text:
             listed = next((one for one in self.service.models(subject) if one.from_profile), None)
@@ -183,11 +183,11 @@ class _Work:
             raise UserError(f"The settings of the model are wrong: {reason(error, UnderTestSettings)}.") from error
 
     def of_model(self, text: str) -> EvaluationQuestion:
-        """Return the question about another model, named as in `model`."""
+        """Return the same question about another model. `text` names it, as in `model`."""
         return replace(self.question, model=self.model(self.question.subject, text))
 
     def compared(self) -> list[EvaluationQuestion]:
-        """Return the question, and the same about the model of `--beside` if one is given."""
+        """Return the question, and the same question about the model of `--beside` if one is given."""
         return [self.question, *([self.of_model(self.options.beside)] if self.options.beside else [])]
 
     def predict(self, questions: Sequence[EvaluationQuestion]) -> None:
@@ -262,7 +262,7 @@ def foretell(work: _Work) -> str:
 
 
 def factors(work: _Work) -> str:
-    """Have the embedder read what is missing, and return the report of a factor experiment."""
+    """Compute missing embeddings of images and words, and return the report of a factor experiment."""
     work.evaluated()
     jobs = JobQueue()
     experiment = Factors(work.service, Meaning(work.profile, load_models(work.profile), work.workspace, jobs))
@@ -325,7 +325,7 @@ def evidence(work: _Work) -> str:
 
 
 def search(work: _Work) -> str:
-    """Search a batch for weak cells."""
+    """Search a batch for weak cells: edits of a label with which the model is likely to fail."""
     options, workspace = work.options, work.workspace
     made = BatchService(workspace)
     number = batches.number_of(made, options.batch)

@@ -121,7 +121,7 @@ def _images_in(path: Path) -> list[Path]:
 
 
 def asked_mask(options: argparse.Namespace, source: Path, size: tuple[int, int]) -> Mask | None:
-    """Return the mask given for a source image of `size`, or None if none is given. Raises UserError."""
+    """Return the mask given for a source image of `size`, or None without one. Raises UserError if it is unusable."""
     if not options.mask:
         return None
     path = Path(options.mask)

@@ -27,8 +27,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_of(module_file: str, *functions: Callable[..., Any], **values: Any) -> Parser:
-    """Return the parser that the TOML file of a module describes. Its result has the command's function as `act`, or
-    None if none of `functions` fits.
+    """Return the parser that the TOML file of a module describes. The parsed options have the command's function as
+    `act`, or None if none of `functions` fits.
     """
     table = tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
     known = {"int": int, "float": float, "path": Path, "suppress": argparse.SUPPRESS, **values}

@@ -102,7 +102,7 @@ def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
 def _changed(
     workspace: Workspace, options: argparse.Namespace, command: str, answer: str, words: str, **fields: str
 ) -> Said:
-    """Send a command for the images of the options. Its reply has the number of changed images under `answer`."""
+    """Send a command about the images that the options name. `answer` is the key of the number of changed images."""
     commands = Commands()
     commands.take_on(TestSetDrafts(workspace))
     sent = {"test_set": options.test_set, "images": _images(workspace, options), **fields}

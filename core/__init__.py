@@ -1,1 +1,1 @@
-"""The kernel: the types that travel, errors, settings, images, masks, seeds and progress. Imports no other room."""
+"""The kernel: shared types, errors, settings, images, masks, seeds and progress. Imports no other package."""

@@ -1,5 +1,5 @@
-"""The data of a batch, for `storage.batches.ledger`. Places count from 0, sizes are (width, height) in pixels, hashes
-SHA-256, and a missing text is "".
+"""Types of a batch: a whole data set that is turned into test cases. Positions in an order count from 0, sizes are
+(width, height) in pixels, hashes SHA-256, and a missing text is "".
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Batch:
 
     @property
     def facet(self) -> str:
-        """Value of the facet "batch" in the catalogue, such as "Birds #3". Without the number names may repeat."""
+        """Value of the filter "batch" for this batch, such as "Birds #3". The number tells equal names apart."""
         return f"{self.name} #{self.id}"
 
 
@@ -114,19 +114,19 @@ class PlannedDrawing:
     """True if a worker has begun or tried to draw the image."""
     skipped: bool
     waits: bool = False
-    """True if it is skipped because it waits for a search to choose it."""
+    """True if the image is skipped until a search for weak cells chooses it."""
 
 
 ChosenBy = Literal["", "aim", "random"]
-"""Choice of an image by a search for weak cells: aimed at them, or uniformly at random; "" if no search chose it."""
+"""Rule by which a search chose an image: likely to show a weakness ("aim"), or "random"; "" if no search chose it."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An image of a batch that a search may draw, or that is drawn."""
+    """An image of a batch that a search for weak cells may choose, or that is drawn already."""
 
     id: int
-    """Number of its piece of work."""
+    """Id of the piece of work that draws the image."""
     source: int
     """Number of the `BatchSource`."""
     run: str
@@ -136,7 +136,7 @@ class Candidate:
     waits: bool
     chosen_by: ChosenBy
     asked: str
-    """Key of the part of a person's question that the search drew the image for; "" for none."""
+    """Key of a person's question (or part of one) that this image was chosen to answer; "" for none."""
     test_case: int | None
 
 

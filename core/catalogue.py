@@ -44,7 +44,7 @@ class Order:
 
     @property
     def address(self) -> str:
-        """The order as text for an address, such as "check:edges kept"; "" for the default order. Inverse of `read`."""
+        """The order as text for a web address ("check:edges kept"); "" for the default order. Inverse of `read`."""
         if self.sort == "newest":
             return ""
         return f"{self.sort}:{self.check}" if self.check else self.sort
@@ -73,7 +73,7 @@ class PageKey:
 
     @property
     def text(self) -> str:
-        """The position as text for an address or a script. Inverse of `read`."""
+        """The position as text for a web address or a script. Inverse of `read`."""
         return str(self.entry) if self.number is None else f"{self.number!r}:{self.entry}"
 
     @staticmethod
@@ -159,7 +159,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """An image for which a model's class maps are not compared yet, with the ids needed to compare them."""
+    """An image whose predicted class map is not compared with its source's yet, with the ids for the comparison."""
 
     entry: int
     test_case: int

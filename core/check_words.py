@@ -17,13 +17,13 @@ class CheckWords:
     explanation: str
     """Meaning of the check and of its figure, in one or two sentences."""
     yes_or_no: bool = False
-    """True if the figure, 1 or 0, only repeats that the image passed or failed. Pages then leave it out."""
+    """True if the figure is only 1 for passed and 0 for failed. Pages then leave it out."""
 
 
 WORDS = DataTable(__file__, CheckWords, "images")
 """Title and explanation of each check of an image, by the check's recorded name."""
 CAPTION_WORDS = DataTable(__file__, str, "captions")
-"""Explanation of a check of a caption that did not pass, by the check's name."""
+"""Explanation to show if a check of a caption did not pass, by the check's name."""
 
 
 def words_of(check: Check) -> CheckWords:

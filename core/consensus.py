@@ -99,12 +99,12 @@ def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
 
 
 def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
-    """Return True if a worker of these votes was asked the question. Not all workers are asked a follow-up."""
+    """Return True if at least one of these voters was asked the question. Not all workers are asked a follow-up."""
     return not question.follows or any(vote.answers.get(question.follows) == question.follows_answer for vote in votes)
 
 
 def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rules: Rules, closed: bool) -> Outcomes:
-    """Return the outcome of each item and question with fixed answers, without follow-ups that nobody was asked."""
+    """Return the outcomes by item and question. Free text and follow-ups that nobody was asked are left out."""
     with_answers = [question for question in rules.questions if question.kind != "text"]
     outcomes_by_item: dict[int, dict[str, ItemOutcome]] = {}
     for item in items:
@@ -151,7 +151,7 @@ def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, It
 def outcome_of_image(
     item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
 ) -> ItemOutcome | None:
-    """Return one item's outcome on validity, with a person's answers if votes disagree. None if it was not asked."""
+    """Return an image's outcome on validity. `adjudications` decide without a consensus. None if nothing was asked."""
     outcomes = outcomes_of([item], counted(votes, rules.votes), rules, closed)
     if adjudications:
         outcomes = adjudicated(outcomes, adjudications, rules.questions)

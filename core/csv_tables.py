@@ -77,7 +77,7 @@ def read_csv(data: bytes, what: str = "The file") -> Table:
 
 
 def csv_text(rows: Iterable[Mapping[str, Cell]], columns: Iterable[str]) -> str:
-    """Write rows as CSV (RFC 4180) with a header. With `guarded`, texts that look like formulas are protected."""
+    """Write rows as CSV (RFC 4180) with a header. Texts that a spreadsheet could run as formulas are `guarded`."""
     file = io.StringIO()
     names = list(columns)
     writer = csv.writer(file)
@@ -97,7 +97,7 @@ def _written(value: Cell) -> str:
 
 
 def guarded(text: str) -> str:
-    """Put an apostrophe before everything that a spreadsheet could run as a formula. Numbers stay unchanged."""
+    """Put an apostrophe before each part of a text that a spreadsheet could run as a formula. Keep numbers."""
     if _is_number(text):
         return text
     guarded_text = _BEGINS.sub(lambda found: f"{found[0]}'" if _begins(found) else found[0], text)

@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class DataTable(Mapping[Any, V], Generic[V]):
-    """The TOML file of a module, or one table of it. The file is read at first use, so its mistakes break no import."""
+    """The values in a module's TOML file or in one table of it. Read at first use, so its mistakes break no import."""
 
     def __init__(self, module_file: str, kind: type[V], table: str = "") -> None:
         """Set the file and the table. `kind` is the type of each value, as in `DataTable(__file__, int, "ages")`."""

@@ -29,7 +29,7 @@ class UnreadableReply(UserError):
 
 
 class CannotLoad(UserError):
-    """A model cannot be loaded: weights are missing or damaged, or memory is too small. Every image would fail too."""
+    """A model cannot be loaded: weights are missing or damaged, or memory is too small. So every image fails."""
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -58,4 +58,4 @@ class Cancelled(Exception):
 
 
 class NoRun(UserError):
-    """The image holds no stored run. A new run can start from it."""
+    """The image file contains no stored run. A new run can start from the image."""

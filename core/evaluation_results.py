@@ -22,10 +22,10 @@ OF_TRUE_CLASS, OF_PIXELS = "the probability of the true class", "the share of ri
 
 ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
 BEFORE = "not trained further"
-"""The model before further training. It is not an arm (a training compared with the others), but tables show it too."""
+"""Name of the model before further training, in tables of arms. (An arm is one choice of training images.)"""
 ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
-"""Sets on which every arm is measured: sources that no arm was trained on, test cases of them, test cases of an edit
-type that no arm was trained on, and images with a natural shift."""
+"""Sets of images on which every arm (choice of training images) is measured: sources that no arm was trained on, their
+test cases, test cases of an edit type that no arm was trained on, and images with a natural shift."""
 
 FEWEST_SEEDS = 3
 """Minimum number of trainings of an arm for an interval: the variance of two has only one degree of freedom."""
@@ -123,19 +123,19 @@ class GateRow:
     """Share of test cases that the first model gets wrong, valid or not, with a 95 % interval."""
     second: Figure
     difference: Figure
-    """Valid faults of the second model minus those of the first, with one-sided 95 % bounds."""
+    """Share of errors, not counting those on invalid images: second model minus first, with one-sided 95 % bounds."""
     answer: GateAnswer
     needed: int | None
-    """Approximate number of sources that would decide if the difference stayed as it is. None if it is decided already,
-    or if the number is too large."""
+    """Approximate number of sources needed for an answer if the difference stays as it is. None if there is an answer
+    already, or if the number is too large."""
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """Whether a new model is worse than an old one by more than a margin."""
+    """Answer to the question whether a new model is worse than an old one by more than a margin."""
 
     answer: GateAnswer
-    """"worse" if any row is, "no worse" if all rows are."""
+    """"worse" if any row is, "no worse" if all rows are, otherwise "cannot tell"."""
     margin: float
     weighing: Weighing
     rows: tuple[GateRow, ...]
@@ -156,7 +156,7 @@ EffectAnswer = Literal["raises", "lowers", "cannot tell"]
 
 @dataclass(frozen=True)
 class EffectRow:
-    """The effect of one level of a factor alone, or what levels of two factors add when they come together."""
+    """Effect of one level of a factor (a main effect), or the extra effect of two levels together (an interaction)."""
 
     parts: tuple[tuple[str, str], ...]
     """Factor and level: one pair for a main effect, two for an interaction."""
@@ -166,7 +166,7 @@ class EffectRow:
     p_adjusted: float | None
     answer: EffectAnswer
     needed: int | None
-    """About how many sources would be enough, if the effect stayed as it is; None if told or too many."""
+    """Approximate number of sources needed for an answer if the effect stays as it is; None if answered or too many."""
     images: tuple[int, ...]
     """Indices of the images with these levels."""
 
@@ -177,7 +177,7 @@ class FactorEffects:
 
     unchanged: Figure
     rows: tuple[EffectRow, ...]
-    """Main effects first. Within both kinds, told effects first, the largest first."""
+    """Main effects first, then interactions. Each group begins with the effects that have an answer, largest first."""
     few: int
     """Number of combinations of two levels without a row, as they have too few sources."""
     images: int
@@ -187,25 +187,25 @@ class FactorEffects:
 
 @dataclass(frozen=True)
 class MixedRow:
-    """The change in the look of one factor that comes with a requested change of another factor."""
+    """Change in the look of one factor (`seen`) if a change of another factor (`asked`) was requested."""
 
     asked: str
     seen: str
     effect: Figure
-    """Change of the look of `seen`, -1 to 1, if only `asked` is changed, with a 95 % interval."""
+    """Change of the look of `seen` (0 unchanged, 1 changed), -1 to 1, if only `asked` changes, with a 95 % interval."""
     own: Figure
     p_adjusted: float | None
 
     @property
     def mixes(self) -> bool:
-        """True if the look changes significantly, after correction for all rows, towards a change of `seen`."""
+        """True if `effect` is above 0 and significant after correction for all rows: then `seen` changes too."""
         significant = self.p_adjusted is not None and self.p_adjusted <= 0.05
         return significant and self.effect.value is not None and self.effect.value > 0
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Answers of a model by true label, as shares of each row. Column `other` holds answers that are no label."""
+    """Confusion matrix: true labels (rows) by a model's answers. The last column has answers that are no label."""
 
     labels: tuple[str, ...]
     shares: Floats
@@ -240,7 +240,7 @@ class Effectiveness:
     error_generated: Figure
     difference: Figure
     factor: Figure
-    """Error on generated images / on originals. If no original is wrong, only `low` has a value, the least possible."""
+    """Error on generated images divided by error on originals. If no original is wrong, only `low` is set."""
     controlled: int
     """Number of sources with a reconstruction, drawn from the unedited caption. The next four figures use only
     these."""
@@ -291,7 +291,7 @@ class LossEffect:
     """Number of sources with a reconstruction. The next three figures use only these sources."""
     generated_controlled: Figure
     reconstructed: Figure
-    """Share of reconstructions on which the segmenter loses a class, compared with the same originals."""
+    """Share of reconstructions on which the segmenter loses a class that it finds on the original."""
     excess: Figure
     newly_wrong: int
     """Number of test cases on which the segmenter loses a class although it finds all classes on their original."""
@@ -316,7 +316,7 @@ class SegmentedClass:
 
 @dataclass(frozen=True)
 class SegmentationEffect:
-    """Quality of a segmenter on sources and test cases. All figures are shares, 0 to 1; mIoU averages classes."""
+    """Quality of a segmenter on sources and test cases, in shares, 0 to 1. mIoU is the mean IoU over classes."""
 
     split: str
     weighing: Weighing

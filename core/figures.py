@@ -15,7 +15,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Columns:
-    """Base of a dataclass of columns (arrays) that all have one length. Its other fields belong to all rows."""
+    """Base for dataclasses whose array fields are columns of the same length. Other fields belong to all rows."""
 
     def __len__(self) -> int:
         return len(next(iter(vars(self).values())))
@@ -78,7 +78,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a share, 0 to 1. The lower one counts everything missing as a no, the upper one as a yes."""
+    """Bounds of a share, 0 to 1. The lower bound counts every missing answer as a no, the upper bound as a yes."""
 
     worst: float | None
     best: float | None

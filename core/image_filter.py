@@ -1,4 +1,4 @@
-"""The filter that selects images for addresses, test sets, studies, evaluations and scripts. All of them write a filter
+"""The filter that selects images in web addresses, test sets, studies, evaluations and scripts. All of them write it
 with the names and values of `PARTS`. `storage.curation.selection` and `storage.test_sets.test_sets` apply it.
 """
 
@@ -23,10 +23,10 @@ from core.types import EDIT_TYPES
 
 Standing = Literal["right", "newly wrong", "wrong", "cannot tell", "not measured"]
 STANDINGS: tuple[Standing, ...] = get_args(Standing)
-"""Standing of a model under test that has read an image. "newly wrong": wrong, but right on the source. "wrong": wrong,
-and on the source wrong or without a known answer. "not measured": its class maps are not compared yet."""
+"""Results of a model under test on an image that it has predicted. "newly wrong": wrong, but right on the source.
+"wrong": also wrong on the source, or unknown there. "not measured": its class maps are not compared yet."""
 UNREAD = "unread"
-"""Standing of a model under test that has no prediction for the image."""
+"""Result of a model under test that has no prediction for the image."""
 CHECK_OUTCOMES = ("passed", "failed", "cannot tell")
 Facet = Literal[
     "kind", "class", "edit type", "edits", "profile", "recipe", "method", "start", "review", "weather", "time of day",
@@ -39,8 +39,8 @@ PARTS: Mapping[str, str] = {
     name: words.format(edit_types=", ".join(EDIT_TYPES), standings=f"{', '.join(STANDINGS)} or {UNREAD}")
     for name, words in DataTable(__file__, str).items()
 }
-"""Parts of a filter by name, with a description of their values. If a part is given several times, one of its values
-has to hold. “-NAME” excludes images with a value of a facet."""
+"""Parts of a filter by name, with a description of their values. If a part is given several times, an image needs one
+of its values. “-NAME” excludes images with a value of a facet."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "kind": ("classification", "segmentation"),
     "edit type": EDIT_TYPES,
@@ -129,8 +129,8 @@ class ImageFilter:
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes (`CHECK_OUTCOMES`) by the name of a check."""
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Standings (or `UNREAD`) by model under test; "" is the model with most predictions among the images that all
-    other parts select."""
+    """Results (`STANDINGS` or `UNREAD`) by model under test; "" is the model with most predictions among the images
+    that all other parts select."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
     """Bands of the validity score; at least one has to match. None selects images without a score."""
@@ -157,7 +157,7 @@ class ImageFilter:
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> ImageFilter:
-        """Return the filter with these names and values (see `PARTS`). Raises UserError that names a wrong part."""
+        """Return the filter with these names and values (see `PARTS`). Raises UserError for a wrong part."""
         # The values of each part, in order and each once.
         facets, without, checks, models = (defaultdict[Any, dict[str, None]](dict) for _ in range(4))
         between, scores, images = list[Between](), dict[ScoreBand | None, None](), dict[str, None]()
@@ -214,7 +214,7 @@ class ImageFilter:
 
     @property
     def address(self) -> str:
-        """The filter as the query of an address, which is also how it is stored; "" for all images."""
+        """The filter as the query of a web address; it is stored in the same form. "" for all images."""
         return urlencode(self.pairs)
 
     @property
@@ -251,7 +251,7 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """Return `value` if it is allowed for the part `name` (for "": if it names a part). Raises UserError otherwise."""
+    """Return `value` if `choices` has it, else raise UserError. `name` is its part; "" if `value` is a part's name."""
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"

@@ -227,7 +227,7 @@ def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image
 
 
 def _has_16_bits(image: Image.Image, data: bytes) -> bool:
-    """Return True for a PNG or TIFF of 16 bits a channel. Pillow keeps only the upper 8, except for grey images."""
+    """Return True for a PNG or TIFF with 16 bits per channel. Pillow keeps only the upper 8, except for grey images."""
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE)
         return bits == 16 or (isinstance(bits, tuple) and 16 in bits)

@@ -35,7 +35,7 @@ class ImageFacts:
     edits: tuple[Edit, ...] = ()
     edit_types: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Lineage, checks, review, votes and predictions, JSON-ready, and further columns of files that no studio wrote."""
+    """JSON-ready lineage, checks, review, votes and predictions, and other columns of files that no studio wrote."""
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from core.types import Check, Edit, Task
 
 JUDGE = "judge: "
-"""Beginning of the names of all checks by a judge."""
+"""Prefix of the names of all checks by a judge."""
 IN_EVERY_JUDGEMENT = f"{JUDGE}picture whole"
 """Name of a check that every judgement has."""
 
 
 @dataclass(frozen=True)
 class JudgeReply:
-    """The question and the last reply about one factor."""
+    """A question to the judge about one factor, and the judge's last reply."""
 
     prompt: str
     reply: str
-    """The whole reply, thoughts included; "" if none came."""
+    """The whole reply, including the model's reasoning; "" if none came."""
     attempts: int
 
 
@@ -30,9 +30,9 @@ class Judgement:
     checks: tuple[Check, ...]
     replies: Mapping[str, JudgeReply]
     seconds: float
-    """Share of the image in the time of its batch."""
+    """Seconds for this image: the time of its batch divided by the batch's number of images."""
     tokens: int | None
-    """Tokens read and written, likewise; None if the server does not report them."""
+    """Tokens read and written for this image; None if the server does not report them."""
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ class Failure:
     seed: int = 0
     prompt: str = ""
     raw_reply: str = ""
-    """The reply to it, which could not be used; "" if there was none."""
+    """The last reply to `prompt`, which could not be used; "" if there was none."""
 
     @property
     def what(self) -> tuple[StageName, CounterfactualCaption | None, int]:

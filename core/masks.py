@@ -22,7 +22,7 @@ from core.words import classes_in, few_names
 MASK_KEPT = "mask kept"
 
 LARGE_PIECE = 0.01
-"""Minimum share of the image that a large piece of the mask covers. Changes to a large piece are seen at once."""
+"""Share of the image from which a piece of the mask counts as large. People see changes to a large piece at once."""
 
 UNLABELLED = 255
 """Value of pixels without a class, as data sets use it; it needs no name."""
@@ -108,7 +108,7 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str 
 
 
 def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
-    """Give the class of 255 the number of a class of the same name, or a free one. Raises UserError if none is free."""
+    """Give the class of 255 the number of another class of its name, or a free one. Raises UserError if none is free."""
     named = {number: name for number, name in classes.items() if number != UNLABELLED}
     own_name = classes.get(UNLABELLED, "")
     if own_name and own_name.casefold() not in _NO_CLASS:
@@ -132,7 +132,7 @@ def numbers_in(mask: Image.Image) -> tuple[int, ...]:
 
 
 def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tuple[int, ...]:
-    """Return the class numbers of a protected class: of its name, else of related names (for car: vehicle)."""
+    """Return the class numbers with the name of a protected class, else with a related name (vehicle for car)."""
     named = tuple(classes.items() if isinstance(classes, Mapping) else enumerate(classes))
     same = tuple(number for number, name in named if name.casefold() == protected.casefold())
     task = Task("segmentation", protected=(protected,))
@@ -148,7 +148,7 @@ def in_mask(mask: NamedMask | None, task: Task) -> InMask:
 
 
 def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> None:
-    """Raise UserError if class numbers of the mask lack a name. The message lists them and the `place` to add names."""
+    """Raise UserError if class numbers of the mask lack a name. The message lists them, and the `place` for names."""
     unknown = [number for number in numbers_in(mask) if number not in classes and number != UNLABELLED]
     if not unknown:
         return

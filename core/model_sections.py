@@ -33,7 +33,7 @@ class Weights(Data):
     """Source of a model's weights: a local `path`, or a `hub` id with its `revision`. Exactly one of the two."""
 
     family: ClassVar[str] = ""
-    """Name on pages for a model with a path, as a path tells people little; "" to show the model's title."""
+    """Name that pages show for a model with a path, since a path tells people little; "" to show the model's title."""
 
     path: str = ""
     """Path of a folder (of a file for GGUF), relative to the repository or absolute."""
@@ -48,7 +48,7 @@ class Weights(Data):
     bytes: int = Field(0, ge=0)
     """Size in bytes of the fetched files on disk; 0 if unknown."""
     memory_half: int = Field(0, ge=0)
-    """Memory in bytes at half precision, as on a GPU, without the picture being drawn; 0 if unknown."""
+    """Memory in bytes at half precision, as on a GPU, without the memory to draw a picture; 0 if unknown."""
     memory_full: int = Field(0, ge=0)
     """Memory in bytes at full precision, as on a CPU; 0 if unknown."""
     size: str = ""

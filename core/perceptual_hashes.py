@@ -31,7 +31,7 @@ _CLEAN = [
     np.uint64(sum(((1 << BITS * (one + 1) // _BLOCKS) - 1) ^ ((1 << BITS * one // _BLOCKS) - 1) for one in some))
     for some in combinations(range(_BLOCKS), DISTANCE)
 ]
-"""Bit masks. Each keeps three of a hash's six blocks, and all choices of three are here."""
+"""Bit masks, one for each choice of three of a hash's six blocks. A mask keeps only these three blocks."""
 _ODD = int("01010101" * 8, 2)
 """Mask of the hash bits that change in a mirrored picture: the bits of every other horizontal frequency."""
 _PAIRS = 1 << 21
@@ -113,7 +113,7 @@ def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
 
 
 def join_alike(groups: DisjointSet, hashes: Mapping[K, int]) -> None:
-    """Add the things to the groups, and merge the groups of all whose hashes, mirrored or not, differ in at most
+    """Add the keys of `hashes` to the groups. Merge the groups of keys whose hashes, mirrored or not, differ in at most
     `DISTANCE` bits.
     """
     holders: dict[int, K] = {}

@@ -37,7 +37,7 @@ class Region:
         return _share(self.text)
 
     def describe(self) -> str:
-        """Return words for how much of the picture may change."""
+        """Return the share of the picture that may change in words, such as "25 % of the picture"."""
         if self.whole:
             return "the whole picture"
         try:
@@ -73,7 +73,7 @@ WHOLE = Region()
 
 
 def region_of(mask: Image.Image) -> Region:
-    """Return the region of a mask of mode L: the pixels with values from 128. All pixels are the whole image."""
+    """Return the region of a mask of mode L: the pixels with values from 128. If all are, it is the whole image."""
     pixels = np.asarray(mask) >= 128
     if pixels.all():
         return WHOLE

@@ -50,6 +50,6 @@ class RunSteps:
         return self.undone[-1] if self.undone else None
 
     def edit_of(self, stage: StageName) -> UndoStep | None:
-        """Return a person's edit of a stage if it was the last step on its value, else None."""
+        """Return the last step that changed a stage's value if it is a person's edit of this stage alone, else None."""
         last = next((step for step in reversed(self.done) if stage in step.stages), None)
         return last if last is not None and last.by_person and last.stages == (stage,) else None

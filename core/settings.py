@@ -77,7 +77,7 @@ def _shares_by_type(typed: str) -> dict[str, float]:
 
 
 class _TypedEdits(LanguageSettings):
-    """Base of settings for stages that make edits of some types only."""
+    """Base for settings of stages that can be limited to some types of edits."""
 
     edit_types: str = Field(
         "", max_length=200, description="Only edits of these types, such as: weather, time of day; empty: all"
@@ -136,7 +136,7 @@ class CounterfactualSettings(LanguageSettings):
 
 
 class PerturbationSettings(_TypedEdits):
-    """Settings of a recipe's stage that asks for one edit of a type at a time."""
+    """Settings of a stage that asks the language model for one edit of a given type at a time."""
 
     temperature: float = Field(0.8, ge=0, le=2, description="How freely the language model words its reply")
     per_type: int = Field(2, ge=1, le=20, description="Number of edits of each type to ask for")
@@ -357,7 +357,7 @@ class SubjectSettings(Data):
 
 
 class BackgroundsSettings(LanguageSettings):
-    """Settings of the stage that describes new backgrounds. Each joins an instruction, a place and a time."""
+    """Settings of the stage that describes new backgrounds. Each background has an instruction, a place and a time."""
 
     temperature: float = Field(0.8, ge=0, le=2, description="How freely the language model words its reply")
     written: bool = Field(

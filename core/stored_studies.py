@@ -67,7 +67,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Enrolment:
-    """State of a worker in one study. Counts include answered assignments that were not undone."""
+    """State of a worker in one study. Only answered assignments that the worker did not undo are counted."""
 
     study_id: str
     worker: str
@@ -139,8 +139,8 @@ class ImportedVote(NamedTuple):
     seconds: float
     verdict: ApprovalVerdict = "pending"
     reason: str = ""
-    """Reason of the decision on the vote, unless it is pending."""
+    """Reason for the approval or rejection of the vote, or ""."""
     right: bool | None = None
-    """True if an item with a known answer was answered right; None if it must not count in the worker's figures."""
+    """True if an item with a known answer was answered right, False if wrong; None to leave it out of the figures."""
     side: Side = "left"
     changes: int = 0

@@ -57,7 +57,7 @@ class Question:
     only_with: str = ""
     """Class that an item must show to be asked this question; "" to ask it for all items."""
     follows: str = ""
-    """Id of an earlier question. This one is asked only if its answer was `follows_answer`; "" to ask it always."""
+    """Id of an earlier question that must have the answer `follows_answer` to ask this one; "" to ask it always."""
     follows_answer: str = ""
 
     def answers(self) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ class Eligibility:
     min_finished: Annotated[
         int, FormNumber(0, 100_000, "Decided assignments", "at least, in all studies; 0 asks for none")
     ] = 50
-    """Minimum number of decided assignments in all studies. With 0, everybody not below `min_approval` may join."""
+    """Minimum number of decided assignments in all studies. With 0, only `min_approval` decides who may join."""
     quiz: Annotated[int, FormNumber(0, 50, "Quiz", "in place of a record; 0 for none", "questions")] = 0
     """Number of quiz items for a worker whose record is too short; 0 for no quiz."""
     quiz_pass: Annotated[float, FormNumber(0, 100, "Right in the quiz", "at least", "%", whole=False)] = 0.8
@@ -110,11 +110,11 @@ class InstructionExample:
 
 @dataclass(frozen=True)
 class LeftOutItem:
-    """A candidate that a person removed or gave an answer to. It becomes no control, quiz or training item again."""
+    """A control, quiz or training item that a person removed or answered, so that it is not made again."""
 
     kind: ItemKind
     image_sha: str
-    """SHA-256 of the candidate's image, before it was disguised."""
+    """SHA-256 of the item's image, before its light was changed."""
     source_sha: str
     label: str
 
@@ -212,7 +212,7 @@ class Vote:
     """Time at which the item was leased."""
     submitted: datetime
     seconds: float
-    """Seconds of viewing that the page measured and the server limited to the possible."""
+    """Seconds of viewing as measured by the page, at most the time since the item was leased."""
     side: Side
     changes: int = 0
     """Number of times that the worker undid or changed this vote."""
@@ -359,7 +359,7 @@ class RuleProblem:
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem with a study that its lead should fix or know."""
+    """A problem with a study that the study lead should fix or know."""
 
     field: str
     """Field of the form in which the problem can be fixed."""

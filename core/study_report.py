@@ -36,7 +36,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Slices:
-    """Validity by group. Images without a label, say, form a last group "(none)". A list is () if no image has one."""
+    """Validity by group. Images without a value form the last group, "(none)". A list is () if no image has a value."""
 
     by_class: tuple[Slice, ...] = ()
     """Results by label, or by shown classes for images without a label. An image can be in several."""
@@ -44,7 +44,7 @@ class Slices:
     """Results by edit type. An image with edits of two types is in both."""
     by_group: tuple[Slice, ...] = ()
     by_model: tuple[Slice, ...] = ()
-    """Results by whether a model under test is right on the image."""
+    """Results by model under test, and by whether it is right on the image."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class WorkerFigures:
     blocked: bool
     words: str
     judged: bool = True
-    """True if the worker saw enough control items for the rule or was excluded, or if there are no control items."""
+    """True if the worker saw enough control items to be judged or was excluded, or if there are no control items."""
     same_browser: tuple[str, ...] = ()
     """Other workers of the study who used the same browser."""
 
@@ -237,7 +237,7 @@ class Measure:
     """One measure of agreement, or words that say why it is undefined."""
 
     value: float | None
-    """1 is full agreement, 0 is chance level (no agreement for the raw measure). Below 0 is worse than chance."""
+    """1 is full agreement, 0 chance level (for the raw measure: none), below 0 worse than chance. None if undefined."""
     words: str
     n_items: int
     """Number of items with at least two votes."""

@@ -19,7 +19,7 @@ Review = Literal["accepted", "rejected", "open", "none"]
 
 Split = Literal["train", "validation", "test", ""]
 SPLITS: tuple[Split, ...] = get_args(Split)
-"""Purposes of a part of a test set; "" if the set is not split."""
+"""Names of the splits (parts) of a test set; "" if the set is not split."""
 Role = Literal["generated", "source"]
 MANIFEST_FORMAT = 1
 
@@ -61,7 +61,7 @@ class SetVersion:
     """Id of the version from which this version was drafted, or ""."""
     note: str
     thresholds: Mapping[str, float]
-    """Figures by which images were chosen and split, by name."""
+    """Numbers by which images were chosen and split, by name."""
     created: datetime
     released: datetime | None
     entries: int

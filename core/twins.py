@@ -74,7 +74,7 @@ def twins_between(looks: Looks, others: Looks, on_count: OnCount | None = None) 
 
 
 def _signatures(looks: Looks) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return two unit vectors for each picture, of the whole and without its edges. Mirroring changes neither."""
+    """Return two signatures (unit vectors) of each look: with and without its edges. Mirroring changes neither."""
     import cv2
 
     signatures = []
@@ -94,7 +94,7 @@ def _resembling(
     other: tuple[NDArray[np.float32], NDArray[np.float32]],
     same: bool,
 ) -> Pairs:
-    """Return pairs of pictures similar enough to compare. With `same` each comes once, none with itself."""
+    """Return index pairs of similar pictures. With `same`, both sets are equal, and each pair comes once."""
     found_pairs = [np.zeros((0, 2), np.int64)]
     for first in range(0, len(own[0]), _ROWS):
         rows = slice(first, first + _ROWS)
@@ -184,7 +184,7 @@ def _near(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
 
 
 def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArray[np.uint8]:
-    """Return the distance of each pixel of `other` from the colours of `one` within `reach` pixels."""
+    """Return by how much each pixel of `other` is outside the colour range of `one` in a square of `reach` pixels."""
     import cv2
 
     about = np.ones((reach, reach), np.uint8)

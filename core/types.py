@@ -1,5 +1,5 @@
-"""Values passed between stages, rooms and the outside: frozen dataclasses. `to_plain` and `from_plain` convert any of
-them (except images) to JSON-ready data and back, validated. `Data` is the base of settings and other checked data.
+"""Values passed between stages, packages and the outside: frozen dataclasses. `to_plain` and `from_plain` convert any
+of them (except images) to JSON-ready data and back, validated. `Data` is the base of settings and other checked data.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def stage_title(name: StageName) -> str:
 
 
 def stage_doing(name: StageName) -> str:
-    """Return the words for a text stage, or for drawing, while it runs."""
+    """Return the words that describe a running text stage, or drawing."""
     return _stages[name].doing if name in _stages else "generating"
 
 

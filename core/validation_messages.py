@@ -1,4 +1,4 @@
-"""Say pydantic's errors in plain words: which values a field accepts. Pydantic's own messages are for programmers."""
+"""Put pydantic's errors into plain words: the values that a field accepts. Pydantic's messages are for programmers."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def find_phrase(text: str, phrase: str) -> list[Span]:
 
 
 def contains(text: str, phrase: str) -> bool:
-    """Return True if `text` contains the words of `phrase`."""
+    """Return True if `text` contains the words of `phrase`, in order and side by side."""
     return bool(find_phrase(text, phrase))
 
 

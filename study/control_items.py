@@ -13,7 +13,7 @@ from core.studies import Answers, ControlPolicy, ItemKind, LeftOutItem, NewItem,
 from core.words import count_of
 
 PICTURE = "picture"
-"""Key of `NewItem.origin` for the hash of the picture that an item shows in a changed light."""
+"""Key in `NewItem.origin` of the original picture's hash, for an item that shows the picture in changed light."""
 IsLeftOut = Callable[[NewItem], bool]
 """Function that returns True if a possible control, quiz or training item must not be made."""
 
@@ -37,14 +37,14 @@ def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int)
 
 
 def judge(policy: ControlPolicy, seen: int, right: int) -> str:
-    """Return the reason to exclude a worker (seen >= min_seen and right / seen < min_right); "" if none exists."""
+    """Return the reason to exclude a worker (seen >= min_seen and right / seen < min_right); "" to keep the worker."""
     if seen < policy.min_seen or seen == 0 or right >= policy.min_right * seen - 1e-9:
         return ""
     return f"{right} of {count_of(seen, 'control item')} right; at least {100 * policy.min_right:.4g} % were asked for."
 
 
 def controls_wanted(items: int, share: float) -> int:
-    """Return how many control items a worker who judges all `items` sees.
+    """Return the number of control items for a worker who judges all `items`.
 
     It is items * share / (1 - share), rounded up.
     """
@@ -58,7 +58,7 @@ def made_controls(
     there: Sequence[NewItem] = (),
     apart: frozenset[str] = frozenset(),
 ) -> tuple[NewItem, ...]:
-    """Make control items from the source images of `items`, as many as one worker who judges all of them sees.
+    """Make control items from the source images of `items`, enough for one worker who judges all of these items.
 
     Half of them (one more, if odd) are right. They show the source image in place of the generated one, so "yes" is
     true. The others are certainly wrong. They show the source with the label of another item, or, for a question about
@@ -70,7 +70,7 @@ def made_controls(
     the study's control and quiz items are used last. The study's control items count for the balance of right and
     wrong.
 
-    `apart` are hashes of images that no control item may show or be made of. The training tells their answers.
+    `apart` are hashes of images that no control item may show or be made of, as the training tells their answers.
     """
     usable = [q for q in rules.questions if q.kind == "yes-no" and q.valid == ("yes",) and not q.follows]
     by_source = {item.source_sha: item for item in reversed(items) if _has_source(item, apart)}
@@ -100,13 +100,13 @@ def _has_source(item: NewItem, apart: frozenset[str]) -> bool:
 
 
 def pictures_of(items: Iterable[NewItem]) -> frozenset[str]:
-    """Return the pictures of these items: as shown, as they were before a change of light, and their sources."""
+    """Return the hashes of all pictures of the items: as shown, before their light was changed, and their sources."""
     shown = (sha for item in items for sha in (item.image_sha, item.source_sha, item.origin.get(PICTURE)))
     return frozenset(str(sha) for sha in shown if sha)
 
 
 def what_it_shows(item: NewItem) -> LeftOutItem:
-    """Return a key for a control, quiz or training item that does not depend on its answers or on changed light."""
+    """Return a key for a control, quiz or training item that depends neither on its answers nor on changed light."""
     source = item.source_sha or item.image_sha
     of_source = item.origin.get("made") in ("source image", "wrong label")
     shown = item.origin.get(PICTURE) or (source if of_source else item.image_sha)

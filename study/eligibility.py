@@ -18,14 +18,14 @@ StandingKind = Literal["may vote", "training", "quiz", "not eligible", "excluded
 
 @dataclass(frozen=True)
 class Standing:
-    """Standing of a worker in a study, with a sentence for the worker."""
+    """State of a worker in a study, such as "may vote" or "quiz", with a sentence for the worker."""
 
     kind: StandingKind
     text: str
 
 
 def quiz_needed(right_share: float, quiz: int) -> int:
-    """Return how many answers of a quiz of `quiz` items must be right to reach the share `right_share` (0 to 1)."""
+    """Return the minimum number of right answers in a quiz of `quiz` items for the share `right_share` (0 to 1)."""
     return math.ceil(right_share * quiz - 1e-9)
 
 
@@ -67,7 +67,7 @@ def standing(worker: Worker, enrolment: Enrolment, rules: Rules) -> Standing:
 
 
 def _why(enrolment: Enrolment, exclusion: Exclusion, rules: Rules) -> str:
-    """Return why a worker was excluded, in words for the worker, without words that only the lead may know."""
+    """Return the reason why a worker was excluded, as a sentence for the worker."""
     if exclusion.by != "rule" or not enrolment.controls_seen:
         text = exclusion.reason.strip()
         return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")

@@ -18,7 +18,7 @@ _SHARE = "value low high count n words"
 
 
 def figure_rows(report: StudyReport) -> list[Row]:
-    """Return all figures of a report as rows. Those of whole images come first."""
+    """Return all figures of a report as rows. Figures about whole images, over all questions, come first."""
     rows = _whole("", report.images, report.images_before, report.images_adjudicated, report.as_announced)
     rows += _parts("", report.image_slices)
     rows += _agreement("", "after exclusions", report.agreement)
@@ -86,7 +86,7 @@ def _parts(question: str, slices: Slices) -> Iterator[Row]:
 
 
 def _whole(question: str, *shares: Slice | None) -> list[Row]:
-    """Return the rows of the shares over all images, given in the order of `uses`. A share that is None gets no row."""
+    """Return a row for each share of valid images that is not None. Give the shares in the order of `uses`."""
     uses = ("after exclusions", "before exclusions", "with adjudications", "by the first rules")
     return [_slice(question, used, "all", share) for used, share in zip(uses, shares, strict=False) if share]
 

@@ -12,7 +12,7 @@ from study.control_items import controls_wanted
 from study.intervals import wilson_ends
 
 LOST = 0.05
-"""Share of votes that are lost as their workers fail control items. In the paper it was 120 of 2,500."""
+"""Share of votes that are lost because their workers fail control items. In the paper it was 120 of 2,500."""
 
 
 def survival(p_yes: float, votes: int, consensus: int) -> tuple[float, float]:
@@ -85,9 +85,9 @@ def plan(
 
 
 def items_for(width: float, rules: Rules, valid: float = 0.95, accuracy: float = 0.95) -> int:
-    """Return the fewest items whose expected interval has at most this `width` (0.05: five points).
+    """Return the fewest items whose expected 95 % interval has at most this `width`, such as 0.05 for five points.
 
-    Raises ValueError.
+    Raises ValueError for impossible figures.
     """
     if not 0.001 <= width < 1:
         raise ValueError("The interval can be 0.1 to 100 points wide.")

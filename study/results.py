@@ -250,7 +250,7 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
 
 
 def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, ...]:
-    """Return questions with different answers or no consensus. Those without one come first, most divided first."""
+    """Return the questions, by item, with different answers or no consensus. Those without consensus come first."""
     decided = {(decision.item, decision.question): decision for decision in data.adjudications}
     disagreements = [
         Disagreement(

@@ -31,7 +31,7 @@ def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> 
 def made_training(
     items: Sequence[NewItem], rules: Rules, known: Sequence[NewItem] = (), left_out: IsLeftOut = lambda item: False
 ) -> tuple[NewItem, ...]:
-    """Return as many training items as the rules require, made of the source images of `items`, each with its reason.
+    """Return as many training items as the rules require, made of the source images of `items`, each explained.
 
     If possible, as many are right as wrong. They use a quarter of the sources, or as many as are needed if each source
     is used twice, but never more than half. The other sources are left for control and quiz items, which show no
@@ -105,7 +105,7 @@ def all_made(
     apart: frozenset[str] = frozenset(),
     there: Sequence[NewItem] = (),
 ) -> tuple[NewItem, ...]:
-    """Make a right and, if possible, a wrong control item of each source image, with this seed, without `apart`."""
+    """Make a right and, if possible, a wrong control item of each source image, without those in `apart`."""
     number = sum(item.kind == "item" for item in items)
     if not number:
         return ()
@@ -116,7 +116,7 @@ def all_made(
 
 
 def chosen_of(made: Sequence[NewItem], number: int, words: str) -> tuple[NewItem, ...]:
-    """Choose `number` items, half of them right if possible, early items first. `words` seeds their random order."""
+    """Choose `number` items, half of them right if possible, early items first. `words` is the seed of their order."""
     right_ones = [item for item in made if "no" not in item.expected.values()]
     wrong_ones = [item for item in made if "no" in item.expected.values()]
     chosen: list[NewItem] = []

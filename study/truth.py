@@ -19,7 +19,7 @@ MAX_PIXELS = 50_000_000
 
 
 def pixels(data: bytes) -> str:
-    """Return the SHA-256 of an image file's size and RGB pixels, in any format. Raises ValueError for other files."""
+    """Return the SHA-256 of the size and RGB pixels of a PNG or WebP file. Raises ValueError for other files."""
     try:
         image = Image.open(io.BytesIO(data), formats=("PNG", "WEBP"))
         if image.width * image.height > MAX_PIXELS:
@@ -46,7 +46,7 @@ class AnswerKey:
 
     known: Mapping[str, str] = field(default_factory=dict)
     valid: float = 0.95
-    """Probability that a guess is positive: "yes", or 4 or 5 on a scale. 0 to 1."""
+    """Probability that a guess is positive: "yes", or 4 or 5 on a scale. 0 to 1. Guesses for a choice are uniform."""
     seed: int = 0
 
     def answer(self, image: str, source: str, question: Question) -> str:

@@ -47,12 +47,12 @@ _JSON = "taskAnswers"
 _CHOSEN = frozenset(("label", "labels"))
 """JSON key of the chosen answer in Turk's classification forms, as in {"valid": {"label": "Yes"}}."""
 _TICKED = "on"
-"""JSON key of true or false in a check box of Turk."""
+"""JSON key of a check box's value in Turk's forms, as in {"valid": {"on": true}}."""
 MAX_SECONDS = 24 * 3600.0
 MAX_COMMENT = 2000
 SHOWN_PROBLEMS = 5
 _MOST_NAMED = 1000
-"""Maximum number of answer names that notes list, as JSON may hold any number of names."""
+"""Maximum number of answer names that are kept to report unused ones, as JSON may hold any number of names."""
 _LOOKED_AT = 1000
 """Number of rows that are read to find the column with the names of the images."""
 _OWN = frozenset(f"Answer.{name}" for name in OURS)

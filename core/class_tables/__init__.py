@@ -1,7 +1,7 @@
-"""Classes of well-known data sets, from tables beside this file that name their sources, and their hypernyms.
+"""Classes of well-known data sets, read from tables beside this file. Each table names its source.
 
-Knows ImageNet-1K with WordNet's hypernyms of its classes, Cityscapes, ADE20K's 150, Pascal VOC and SHIFT; words with
-several meanings; and the meanings of labels in COCO, CIFAR and other data sets. This module holds facts only.
+Knows ImageNet-1K with WordNet's hypernyms of its classes, Cityscapes, the 150 of ADE20K, Pascal VOC and SHIFT; words
+with several meanings; and the meanings of labels in COCO, CIFAR and other data sets. This module holds facts only.
 `evaluation.class_mapping` decides which class of a model is right for which label.
 """
 
@@ -58,7 +58,7 @@ class ClassTable:
 
 @dataclass(frozen=True)
 class WordSense:
-    """One meaning that WordNet gives to a word, for words that name hypernyms of ImageNet's classes."""
+    """One meaning of a word in WordNet. Only words that name hypernyms of ImageNet's classes are known."""
 
     wordnet: str
     names: tuple[str, ...]
@@ -76,7 +76,7 @@ class WordMeaning:
     wordnet: tuple[str, ...]
     """WordNet 3.0 ids of this meaning. One meaning may cover several ids, such as an apple and the apple tree."""
     tagged: int
-    """Number of uses in this meaning in WordNet's tagged texts."""
+    """Number of times that WordNet's tagged texts use the word in this meaning."""
     gloss: str
     """Synonym or hypernym that tells this meaning from the word's other meanings, such as "hawk"."""
 
@@ -120,8 +120,8 @@ def train_ids() -> dict[int, int]:
 
 def recognised(classes: Sequence[str]) -> tuple[str, tuple[TableClass | None, ...]]:
     """Recognise the data set of a model's classes. Return its title and the row of each class; "" and None if unknown.
-    A table is recognised if nearly all classes have its names in its order (for VOC also without the background), and
-    ImageNet if all classes are its ids or full names.
+    A table is recognised if nearly all classes have its names in its order (VOC also without its background). In any
+    order, ImageNet is recognised if all classes are WordNet ids or its full names.
     """
     for title in TABLES:
         rows = class_table(title).classes
@@ -242,9 +242,9 @@ def _joined(label: str) -> str:
 
 
 def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
-    """Return the meaning of each label that all data sets with these `labels` agree on. Only data sets that contain all
-    `labels` count. A label whose meaning no set states, or on which sets disagree, is absent. Empty for fewer than
-    `FEWEST_LABELS` labels, which do not identify a data set.
+    """Return the meaning of each label in the data sets that contain all `labels`, by label. A label is absent if none
+    of these data sets states its meaning, or if they disagree. Empty for fewer than `FEWEST_LABELS` labels, which do
+    not identify a data set.
     """
     keys = {label: _joined(label) for label in labels}
     if len(set(keys.values())) < FEWEST_LABELS:
@@ -290,7 +290,7 @@ def names_of_id(wordnet: str) -> tuple[str, ...]:
 
 @cache
 def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
-    """Return the canonical name of each known name, and the kinds of each class by its canonical name."""
+    """Return two maps for classes of scenes: each known name to its canonical name, and each class to its kinds."""
     scenes = tomllib.loads((FOLDER / "scenes.toml").read_text(encoding="utf-8"))
     one_name = {plain(name): plain(names[0]) for names in scenes["same"] for name in names}
 
@@ -307,7 +307,7 @@ def one_name_of(name: str) -> str:
 
 
 def kinds_of(name: str) -> frozenset[str]:
-    """Return the kinds of a class of scenes, such as car for vehicle, by canonical name; empty for most classes."""
+    """Return the canonical names of a scene class's kinds, such as car and bus for vehicle; empty for most classes."""
     return _scenes()[1].get(one_name_of(name), frozenset())
 
 
