@@ -139,7 +139,7 @@ def _run(service: BatchService, workspace: Workspace, options: argparse.Namespac
 
 
 def run_shard(options: argparse.Namespace) -> int:
-    """Run one shard of the lots (groups of items) that `hand-out` has written, without the workspace's database."""
+    """Do one share (shard) of the lots (groups of items) of `hand-out`, without the workspace's database."""
     (named, *others) = options.batches
     if others or not named.isdecimal() or options.methods:
         raise UserError("A shard needs the number of one batch, as `batch hand-out` prints it, not its plan.")
@@ -177,7 +177,7 @@ def merge_shards(service: BatchService, workspace: Workspace, options: argparse.
 
 
 def take_lots_back(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Take back the lots (groups of items) of `hand-out`, with results that are not merged. Then `run` can continue."""
+    """Discard the lots (groups of items) of `hand-out`, and results that are not merged. Then `run` can continue."""
     number = number_of(service, options.batch)
     print("The lots are taken back." if take_back(workspace, number) else "No lots are handed out.")
     return 0

@@ -268,7 +268,7 @@ def factors(work: _Work) -> str:
     experiment = Factors(work.service, Meaning(work.profile, load_models(work.profile), work.workspace, jobs))
     try:
         experiment.read(work.question, work.on_count)
-    except UserError as error:  # all else is known without the embedder
+    except UserError as error:  # the other figures need no embedder
         work.line.say(printable(str(error)))
     finally:
         jobs.close()

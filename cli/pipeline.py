@@ -89,7 +89,7 @@ def augment(options: argparse.Namespace) -> int:
     models = load_models(profile)
     settings = asked_for.changed_settings(recipe.settings_in(profile), asked_for.asked_settings(options, recipe))
     if refused := recipe.drawing_method.refused(profile, recipe.drawing_method.settings_of(settings)):
-        raise UserError(refused)  # before the text stages take their time
+        raise UserError(refused)  # before the slow text stages begin
     task, sources = asked_for.asked_task(options, profile), asked_for.asked_sources(options)
     asked_for.require_mask_options(options)
     models.check()

@@ -1,8 +1,8 @@
 """The results of an evaluation, as computed, stored and shown.
 
 A difference is the figure of generated images minus that of originals, unless its description says otherwise. An excess
-is the figure of generated images minus that of reconstructions: the effect of the edits beyond that of drawing. A p
-value called adjusted is corrected for all rows of its table by Holm's method.
+is the figure of generated images minus that of reconstructions (drawn from unedited captions): the effect of the edits
+beyond that of drawing. A p value called adjusted is corrected for all rows of its table by Holm's method.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ClassRow:
     sources: int
     cases: int
     wrong_originals: int
-    """Number of originals of the class that the model gets wrong. It is given even without the other figures."""
+    """Number of originals of the class that the model gets wrong. It is set even if the other figures are missing."""
     wrong_cases: int
     error_original: Figure
     error_generated: Figure
@@ -342,7 +342,7 @@ class SegmentationEffect:
 
 @dataclass(frozen=True)
 class Order:
-    """Quality of one order in which images are reviewed."""
+    """Quality of one order for reviewing images. The best order shows all faults early."""
 
     name: str
     apfd: float | None

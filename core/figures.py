@@ -67,7 +67,7 @@ class Proportion:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over images with its interval, in the scale's units. `words` states both, or why none exists."""
+    """A mean over images with its interval, in the units of the values. `words` states both, or why none exists."""
 
     value: float | None
     low: float | None

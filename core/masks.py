@@ -108,7 +108,7 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str 
 
 
 def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
-    """Give the class of 255 the number of another class of its name, or a free one. Raises UserError if none is free."""
+    """Give the class of 255 the number of a class of the same name, or a free one. Raises UserError if none is free."""
     named = {number: name for number, name in classes.items() if number != UNLABELLED}
     own_name = classes.get(UNLABELLED, "")
     if own_name and own_name.casefold() not in _NO_CLASS:

@@ -109,7 +109,7 @@ def _chunk_of(keyword: str, text: str) -> bytes:
         simple = None if packed or keyword == XMP_KEYWORD else text.encode("latin-1")
     except UnicodeEncodeError:
         simple = None
-    if simple is not None:  # the oldest kind, which every program reads
+    if simple is not None:  # the oldest kind of text, which every program reads
         return _chunk(b"tEXt", name + b"\0" + simple)
     head = name + (b"\0\1\0" if packed else b"\0\0\0") + b"\0\0"  # no language, no translated keyword
     return _chunk(b"iTXt", head + (zlib.compress(raw, 9) if packed else raw))

@@ -24,7 +24,7 @@ below `DROPPED`), 0.59 in snow, 0.43 at night, 0.05 in fog; 0.23 for other scene
 Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
 
 TOP = 5
-"""Number of a classifier's guesses that are stored."""
+"""Number of a classifier's guesses that are stored for each image."""
 LARGEST_MAP = 512
 """Maximum width and height of a stored class map, in pixels. This is enough for its figures and its picture."""
 

@@ -512,7 +512,7 @@ class SettingsWithEdit(Settings):
 
 
 class SettingsWithPerturbations(SettingsWithEdit):
-    """Settings of a recipe whose captions have one typed edit each, which is made in the inverted source."""
+    """Settings of a recipe with one edit of a given type in each caption, which is made in the inverted source."""
 
     perturbations: PerturbationSettings = PerturbationSettings()
 

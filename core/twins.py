@@ -26,7 +26,7 @@ SIDE = 48
 """Width and height in pixels of a look, the small copy of a picture that is compared."""
 SHAPE = (SIDE, SIDE, 3)
 NEIGHBOURS = 12
-"""Minimum number of most similar pictures with which each picture is compared."""
+"""Number of most similar pictures with which each picture is compared, if they are similar enough."""
 LEAST_ALIKE = 0.94
 """Minimum cosine similarity of the signatures of two pictures. Less similar pictures are not compared."""
 TOLERANCE, COARSE_TOLERANCE = 10, 8
@@ -34,12 +34,12 @@ TOLERANCE, COARSE_TOLERANCE = 10, 8
 MOST_LACKING = 0.02
 """Maximum share of pixels whose colour the other twin lacks, after alignment."""
 COARSE_LACKING = 0.01, 0.11
-"""Maximum shares of lacking pixels before alignment: in the better direction of a pair, and in the worse. A crop lacks
-what was cut off."""
+"""Maximum shares of pixels whose colour the other picture lacks, before alignment: in the better direction of a pair,
+and in the worse. A crop lacks the colours that were cut off."""
 REACH = 13
 """Width in pixels of the square in which a colour is searched before alignment. Enough for a crop of a tenth."""
 HOPELESS = 8 * MOST_LACKING
-"""Share of lacking pixels from which the pair is not compared in the opposite direction any more."""
+"""Share of pixels with a lacking colour from which the pair is not compared in the opposite direction."""
 LEAST_OVERLAP, LARGEST_SCALE = 0.6, 1.35
 """Minimum share of overlap and maximum scale between aligned pictures. Beyond them too little is left to compare."""
 RATES = (
@@ -132,7 +132,7 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
         return False
 
     are_twin_pairs = []
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # OpenCV works outside of Python's lock
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # OpenCV runs in parallel
         for number, found in enumerate(pool.map(are_twins, worth.tolist()), start=1):
             are_twin_pairs.append(found)
             if on_count is not None:
@@ -172,7 +172,7 @@ def _ranges(looks: Looks) -> tuple[Looks, Looks, Looks]:
 
 
 def _lacking(ranges: Sequence[Looks], cells: Looks) -> NDArray[np.float64]:
-    """For each pair, return the share of cells whose colour the other picture lacks at the same place."""
+    """Return for each pair the share of cells whose colour the other picture lacks at the same place."""
     low, high = ranges[0], ranges[1]
     away = np.maximum(np.maximum(low, cells) - cells, cells - np.minimum(high, cells))
     return (away.max(-1) > COARSE_TOLERANCE).mean((1, 2))

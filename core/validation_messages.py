@@ -40,7 +40,7 @@ def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
 
 @dataclass(frozen=True)
 class FieldPlace:
-    """Position of a value within a model."""
+    """Position of a value within a pydantic model."""
 
     key: str
     """The path as a person writes it, such as "captioner.questions.0.prompt"."""

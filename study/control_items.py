@@ -81,7 +81,7 @@ def made_controls(
     number = controls_wanted(sum(item.kind == "item" for item in items), rules.controls.share)
     labels = sorted({item.label for item in (*items, *there) if item.label})
     right_ones = [made for item in sources if (made := _true(item, usable)) and not left_out(made)]
-    # From the other end, so with enough sources no image is used for a right and a wrong item.
+    # In reverse order, so with enough sources no image is used for a right and a wrong item.
     could_be = [made for item in reversed(sources) if (made := _false(item, usable, labels, scenes, drawn))]
     wrong_ones = [made for made in could_be if not left_out(made)]
     seen = {what_it_shows(item).image_sha for item in there if item.kind != "item"}

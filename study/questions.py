@@ -75,7 +75,7 @@ def problems_of(rules: Rules) -> Iterator[RuleProblem]:
 
 
 def too_long(name: str, text: str) -> RuleProblem:
-    """Return the problem of a text, the instructions or the consent, that has too many characters."""
+    """Return the problem to report for a text (the instructions or the consent) that has too many characters."""
     words = f"This has {len(text)} characters; at most {LONGEST_STUDY_TEXT:,} fit."
     return RuleProblem(name, words, name.capitalize())
 

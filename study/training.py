@@ -17,7 +17,7 @@ from study.control_items import IsLeftOut, made_controls, pictures_of
 
 def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> Feedback:
     """Return feedback on a worker's answers to a training item, which has known right answers."""
-    # Questions that follow the worker's answers, and questions that follow the right answers.
+    # Questions that the worker's answers lead to, and questions that the right answers lead to.
     came = {q.id for known in (answers, {**answers, **item.expected}) for q in asked(questions, item, known)}
     question_feedback = []
     for question in questions:

@@ -65,7 +65,7 @@ class AnswerKey:
 
 
 def read_truth(table: Table) -> dict[str, str]:
-    """Return a file's known answers by sight. Raises ValueError for a missing column or two answers to one sight."""
+    """Return a file's known answers by `sight`. Raises ValueError for a missing column or two answers to a `sight`."""
     missing = [name for name in ("sight", "answer") if name not in table.columns]
     if missing:
         raise ValueError(
