@@ -218,7 +218,7 @@ class _Work:
         self.line(Progress(what, done, total, self._pace.seconds_left(done)))
 
     def on_count(self, done: int, total: int) -> None:
-        """Show the progress of reading images. Raises as `on_step`."""
+        """Show the progress of reading images. Raises Cancelled once the work should stop."""
         self.on_step(READING, done, total)
 
     def shown(self, facts: dict[str, Any], markdown: str) -> str:

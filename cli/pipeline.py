@@ -117,7 +117,7 @@ class _Augmenting:
     driver: Driver
     request: Request
     folders: Mapping[Path, Path]
-    """For each source image, the folder for its results."""
+    """Folder for the results, by source image."""
     report: Report
     stop: Stop
     begun: int = 0
@@ -169,7 +169,7 @@ class _Augmenting:
         self.report.event(path, event, recipe_of(self.request.recipe), self.request.task, store)
 
     def _opened(self, path: Path) -> FolderStore:
-        """Read a source image, and open its folder."""
+        """Read a source image, and open the folder for its results."""
         profile, request, folder = self.driver.profile, self.request, self.folders[path]
         self.begun += 1
         self.report.begun(path, self.begun, len(self.folders), folder)

@@ -128,7 +128,7 @@ class Candidate:
     id: int
     """Id of the piece of work that draws the image."""
     source: int
-    """Number of the `BatchSource`."""
+    """Id of the image's source (`BatchSource`)."""
     run: str
     label: str
     counterfactual: CounterfactualCaption
@@ -142,7 +142,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Chosen:
-    """An image that a search chose to draw."""
+    """An image that a search for weak cells chose to draw."""
 
     id: int
     lot: int

@@ -32,6 +32,6 @@ def words_of(check: Check) -> CheckWords:
 
 
 def described(check: Check) -> dict[str, Any]:
-    """Return a check as JSON-ready values."""
+    """Return a check as JSON-ready values, with its title, outcome and explanation."""
     words = words_of(check)
     return {**to_plain(check), "title": words.title, "outcome": check.outcome, "explanation": words.explanation}

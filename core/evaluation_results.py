@@ -143,7 +143,7 @@ class GateResult:
     only_first: int
     only_second: int
     judged: int
-    """Number of test cases that people judged with a consensus."""
+    """Number of test cases for which people's judgements have a consensus."""
     invalid: int
     """Number of judged test cases that people found invalid. A fault on them does not count."""
     differing_not_judged: int
@@ -260,7 +260,7 @@ class Effectiveness:
 
 @dataclass(frozen=True)
 class LostClass:
-    """Rate at which a segmenter loses one protected class."""
+    """Rate at which a segmenter loses one protected class that it finds on the original."""
 
     name: str
     cases: int

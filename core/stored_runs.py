@@ -179,7 +179,7 @@ class EditedShare:
 
     @property
     def share(self) -> float:
-        """changed / values, 0 to 1."""
+        """Share of values that people changed: changed / values, 0 to 1."""
         return self.changed / self.values
 
 

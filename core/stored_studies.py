@@ -94,7 +94,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A test case that may become an item."""
+    """A test case that may become an item of a study."""
 
     test_case: int
     run_id: str

@@ -191,7 +191,7 @@ class NewItem:
 
 @dataclass(frozen=True)
 class Item(NewItem):
-    """An item of a study."""
+    """An item of a study: an image that workers judge."""
 
     id: int = 0
     public: str = ""
@@ -226,7 +226,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker under a pseudonym, with their record."""
+    """A worker under a pseudonym, with the numbers of approved and rejected assignments."""
 
     id: str
     created: datetime
@@ -285,7 +285,7 @@ class Study:
     needed: int = 0
     """Number of votes that the study needs: items * rules.votes."""
     workers: int = 0
-    """Number of workers who answered anything but training items."""
+    """Number of workers who answered at least one item that is not for training."""
     link: str = ""
     """Token of the open invitation link; "" if the link is off."""
     archived: bool = False

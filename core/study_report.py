@@ -49,7 +49,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class AnswerShare:
-    """One possible answer of a question."""
+    """One possible answer to a question: its votes, and its share of the images with a consensus."""
 
     answer: str
     votes: int
@@ -275,7 +275,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class PowerPlan:
-    """Numbers to expect from a planned study."""
+    """Predicted results of a planned study, and the people and time that it needs."""
 
     items: int
     votes: int

@@ -220,7 +220,7 @@ class PromptSlot:
 
 @dataclass(frozen=True)
 class StageKind:
-    """The description of a text stage that all packages can read."""
+    """Description of a text stage, readable by all packages."""
 
     value: type
     title: str

@@ -13,7 +13,7 @@ from core.data_files import DataTable
 from core.types import Task
 
 Span = tuple[int, int]
-"""Start and end in a text, end not included."""
+"""Start and end index of a passage in a text, end not included."""
 
 _SYNONYMS = DataTable(__file__, tuple[str, ...], "synonyms")
 _SAME_CLASS = DataTable(__file__, str, "same_class")

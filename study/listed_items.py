@@ -1,4 +1,4 @@
-"""Read a CSV list of images that were made elsewhere, as study items: its columns, and errors in its rows."""
+"""Read study items from a CSV list of images that were made elsewhere, and report errors in its rows."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _is_named(name: str, row: TableClass) -> bool:
 
 @cache
 def _imagenet_names() -> dict[str, TableClass | None]:
-    """ImageNet's classes by id and by full name, as timm and torchvision write it; None for a name of two classes."""
+    """ImageNet's classes by WordNet id and by full name, as in timm and torchvision; None for a name of two classes."""
     row_by_name: dict[str, TableClass | None] = {}
     for row in class_table(IMAGENET).classes:
         synonyms = [one for one in row.names if one != row.name]
