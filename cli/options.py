@@ -23,7 +23,7 @@ SHORTCUTS = {
     "edits_at_once": "counterfactuals.edits_at_once",
     "images_per_caption": "generation.images_per_caption",
 }
-"""Settings that have an option of their own. The option --steps is not here, since each method has its own setting."""
+"""Setting by the option that sets it. The option --steps is not here, since each method has its own setting."""
 
 
 def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:

@@ -18,7 +18,7 @@ from core.errors import UserError
 _NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
 """Error numbers of a drive without locks, such as a network drive without its lock service."""
 HELD = ".in-use"
-"""Suffix of the lock file that lies beside a folder of `held_folder`."""
+"""Suffix of the lock file that lies beside a folder made by `held_folder`."""
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:

@@ -148,7 +148,7 @@ def in_mask(mask: NamedMask | None, task: Task) -> InMask:
 
 
 def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> None:
-    """Raise UserError if class numbers of the mask lack a name. The message lists them, and the `place` for names."""
+    """Raise UserError if class numbers of the mask lack a name. The message says in which `place` to add names."""
     unknown = [number for number in numbers_in(mask) if number not in classes and number != UNLABELLED]
     if not unknown:
         return

@@ -67,7 +67,7 @@ class NearHashes:
         self._known: set[int] = set()
 
     def add(self, value: int) -> None:
-        """Add a hash. A known hash changes nothing."""
+        """Add a hash. Adding the same hash again has no effect."""
         if value not in self._known:
             self._known.add(value)
             for band in _bands(value):

@@ -87,7 +87,7 @@ class QuestionResult:
     after: Slice
     """The result to report: without the votes of excluded workers, and with the votes that replaced them."""
     before: Slice
-    """Result as if nobody had been excluded: the first K votes on each item, by anybody."""
+    """Result as if nobody had been excluded: the first K votes on each item, by all workers."""
     adjudicated: Slice | None
     """Result of `after`, completed by a person's answers where workers had no consensus. None if no person answered. It
     is not a result of the workers, so report it separately."""
@@ -167,7 +167,7 @@ class RulesChange:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Conditions under which items were really shown and workers joined. The rules may have said something else."""
+    """Conditions under which items were really shown and workers joined. They can differ from the rules."""
 
     with_source: int
     """Number of items shown beside their source."""

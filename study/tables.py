@@ -1,6 +1,6 @@
 """Tables of a study: counted votes as `task, worker, label`, all answers, outcomes by image, and facts on workers.
 
-The work that panel participants are paid for, and their answers about themselves, are in tables apart from the votes.
+The paid work of panel participants and their answers about themselves are in separate tables, without the votes.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class WordSense:
 
 @dataclass(frozen=True)
 class WordMeaning:
-    """One meaning of an ambiguous word. Meanings that no picture can tell apart are one."""
+    """One meaning of an ambiguous word. Meanings that look the same in pictures count as one."""
 
     wordnet: tuple[str, ...]
     """WordNet 3.0 ids of this meaning. One meaning may cover several ids, such as an apple and the apple tree."""
@@ -261,7 +261,7 @@ def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
 
 
 def superclass_of(label: str) -> str:
-    """Return the narrowest hypernym of an ImageNet class that is a word of `superclasses.txt`, else the label."""
+    """Return the narrowest hypernym of an ImageNet class in `superclasses.txt`; the label itself if there is none."""
     row = _imagenet_names().get(plain(label))
     ids = all_above(row.wordnet) if row is not None else frozenset()
     names = (FOLDER / "superclasses.txt").read_text(encoding="utf-8").split() if ids else ()
@@ -282,7 +282,7 @@ def meaning_of(wordnet: str) -> WordSense | None:
 
 @cache
 def names_of_id(wordnet: str) -> tuple[str, ...]:
-    """Return the names of a WordNet id of ImageNet or of a hypernym of its classes; () for other ids."""
+    """Return the names of a WordNet id if it is a class of ImageNet or a hypernym of one; () for other ids."""
     meaning = meaning_of(wordnet)
     row = next((one for one in class_table(IMAGENET).classes if one.wordnet == wordnet), None)
     return meaning.names if meaning else row.names if row else ()
