@@ -14,7 +14,7 @@ _SEGMENTS = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
 
 
 def read_root_path(text: str) -> str:
-    """Return a typed root path as "/a/b", without a "/" at the end; "" for "/". Raises UserError for others."""
+    """Return a typed root path in the form "/a/b", or "" for "/". Raises UserError if it has other characters."""
     path = text.strip().strip("/")
     if not path:
         return ""

@@ -83,7 +83,7 @@ def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
 
 
 def _images_of(in_batch: ImageFilter, label: str, edit_type: str, meaning: str) -> ImageFilter:
-    """Return the filter of the images of a label and an edit; "" for any."""
+    """Narrow a batch's filter to a label, an edit type and the meaning of an edit. "" leaves each one open."""
     named: dict[Facet, str] = {"class": label, "edit type": edit_type}
     facets = {name: (value,) for name, value in named.items() if value}
     return ImageFilter(facets={**in_batch.facets, **facets}, edited=meaning)
@@ -106,7 +106,7 @@ def list_part(views: Sequence[BatchStatus]) -> Html:
 
 @dataclass(frozen=True)
 class Start:
-    """A text that a person can start a plan from."""
+    """The text of a plan that a person can begin with and change, with its title."""
 
     title: str
     words: str
@@ -115,7 +115,7 @@ class Start:
 
 
 def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKind, str]) -> tuple[Start, ...]:
-    """Return the texts that a person can start a plan from, the default first. `scenes` are plans of drawn scenes."""
+    """Return plans to begin with, the default first: `scenes` (drawn scenes), a folder of pictures, `shipped` ones."""
     drawn = [Start(*DRAWN[kind], text) for kind, text in scenes.items()]
     plain = Start("A folder of pictures", "A few lines for pictures of your own.", STARTER.format(profile=profile))
     papers = (

@@ -51,7 +51,7 @@ _BY_NAME = "name"
 """Value of `sort` that sorts lines by name. Other values are "in COLUMN", and "" to sort by number of images."""
 _BY_WORDS: Mapping[By, str] = {"images": "images", "accepted": "accepted", "wrong": "newly wrong"}
 _NONE: Mapping[str, str] = {"edit type": "no edit", "weather": "as it was", "time of day": "as it was"}
-"""Title of the line or column with images that have no value of a facet."""
+"""Title of the line or column of the images that have no value of a facet, by facet."""
 PLURALS = {"class": "classes", "edit type": "edit types", "weather": "weathers", "time of day": "times of day"}
 _Cell = tuple[bool, Figures | None, int, bool, str, str, Sequence[str]]
 """A cell of the table: True if a plan can fill it, its figures (None without an image), its colour strength, True if

@@ -78,7 +78,7 @@ def _pictures(detail: Detail) -> list[tuple[str, str, str]]:
 
 
 def _model(model: str, standing: Standing, predictions: Mapping[str, Any]) -> tuple[str, Tone, str]:
-    """Return a model under test, the colour of its result on the image, and that result with its answer as text."""
+    """Return a model's full name, the colour of its result on the image, and text: short name, result, answer."""
     label = predictions.get(model, {}).get("label", "")
     words = f"{short_model(model, {})}: {standing}" + (f", says {label}" if label else "")
     return model, STANDING_TONES.get(standing, ""), words

@@ -28,10 +28,10 @@ TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "start", "edits"})
 """Facets that are hidden if all images have the same value."""
 _USED = DataTable(__file__, str, "used")
-"""Text for filters that have no value in this column, and for batches, since their pages link to the gallery."""
+"""Text, by name, of filters that this column does not offer but links to the gallery use, such as `run`."""
 _STANDING_WORDS = {"newly wrong": "newly wrong", "wrong": "wrong before too", UNREAD: "not asked yet"}
 Chip = tuple[tuple[str, str], str, int | None, str]
-"""A filter value: its name and value in the address, its text, the number of its images or None, and a key."""
+"""A filter value: its name and value in the address, its text, the number of its images or None, and its unique key."""
 ORDERS: tuple[tuple[str, Order], ...] = (
     ("newest first", Order()),
     ("oldest first", Order("oldest")),

@@ -132,7 +132,7 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
 
 
 def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -> None:
-    """Add the short commands. Their replies also hold a message for the page, or its next address."""
+    """Add the routes of quick commands. Each reply also holds a message for the page, or the next address."""
 
     def after_delete(command: Any, result: Any) -> Mapping[str, Any]:
         try:

@@ -120,7 +120,7 @@ def _of_values(values: Mapping[Facet, str | None]) -> ImageFilter:
 
 
 def _shares(version: SetVersion) -> Mapping[Split, int]:
-    """Return the shares in per cent that the form proposes: the present ones, or else some that suit the set's size."""
+    """Return the shares of the splits, in per cent, that the form proposes: the present ones or suitable defaults."""
     counts = {split: version.splits.get(split, 0) for split in _SHARES}
     if total := sum(counts.values()):
         return {split: round(100 * number / total) for split, number in counts.items()}
@@ -159,7 +159,7 @@ def large_window(found: ImageOfSet) -> Html:
 
 
 def split_words(found: SplitResult, preview: SplitTestSet | None = None) -> str:
-    """Return the outcome of a split as text. With `asked`, the command of a preview, say what the outcome would be."""
+    """Return the outcome of a split as text. With the command `preview`, say what it would be."""
     shares = {name: getattr(preview, name) for name in ("train", "validation", "test")} if preview else {}
     return _TEXTS.paragraph(
         "split.txt",

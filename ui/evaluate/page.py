@@ -39,7 +39,7 @@ from ui.markup import Html
 from ui.theme import ASSETS
 
 HEAD = "label,model class"
-"""The first line of a person's own mapping."""
+"""First line of a mapping from labels to classes that a person types."""
 INPUT = "api/input.png"
 """End of the address of the picture that shows an image as the model gets it."""
 DOES: Mapping[TaskKind, str] = {"classification": "classifier", "segmentation": "segmenter"}
@@ -182,8 +182,8 @@ def evaluation_page(
 
 
 def methods_page(found: MethodsCompared, place: Place, addresses: Sequence[str], opened: Callable[..., str]) -> str:
-    """Return the page that compares methods. `alone` are the addresses of the evaluation of each method. `opened`
-    returns an address below the page's, from its end and its own parameters.
+    """Return the page that compares methods. `addresses` are those of the evaluation of each method alone.
+    `opened` returns an address below this page from the end of its path and its query parameters.
     """
     counts, rows, counted = method_counts(found), method_rows, COUNTED
     values = {"found": found, "place": place, "alone": addresses, "opened": opened}

@@ -59,7 +59,7 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
 
 
 def _opens(found: Ranking, images: int, listed: Listed) -> str | None:
-    """Return the address that lists the first images. None unless the studio's order is judged by exactly them."""
+    """Return the address of the first images. None if the figures of the studio's order count other images."""
     # An order is judged by the images of known truth only. They head the list only if they come before all others.
     judged_by_these = found.known_first and 0 < images <= len(found.first)
     return listed([one.entry for one in found.first[:images]], 0) if judged_by_these else None

@@ -177,7 +177,7 @@ def newly_wrong(found: Evaluated) -> str:
 
 
 def edit_tables(found: Evaluated) -> list[dict[str, object]]:
-    """Return the values of each table: replacements, edit types, and what was there before."""
+    """Return the template values of each table of edits: by new words, by edit type, and by replaced words."""
     tables: list[dict[str, object]] = []
     for table in (table for table in _TABS if found.edits.get(table)):
         rows = found.edits[table][:MOST_ROWS]

@@ -25,7 +25,7 @@ RESTORED = "/study/restored"
 """Path to which a page sends an exported study to restore it."""
 IMAGE_FILES = "/curate/files/"
 MODEL_FILE = "/evaluate/files/model"
-"""Paths to which pages send an archive of images (`IMAGE_FILES`) and the file of a model (`MODEL_FILE`)."""
+"""Path to which pages send the file of a model. `IMAGE_FILES` is the one for an archive of images."""
 LIKE_PICTURE = "/curate/like-picture"
 """Path to which the gallery sends a picture to find similar images."""
 _MB = 1_000_000

@@ -36,7 +36,7 @@ Part = Literal["questions", "texts"]
 
 @dataclass(frozen=True)
 class Shown:
-    """State of the page, which it sends together with a command."""
+    """State of a study's page, which the page sends together with a command."""
 
     plan: setup.Assumptions
     redraw: str

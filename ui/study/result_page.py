@@ -97,7 +97,7 @@ def slices(report: StudyReport) -> Html | None:
 
 
 def _named(parts: Slices) -> Iterable[tuple[str, NamedSlices]]:
-    """Yield each grouping of images and its groups by name. Images without a class, sample and so on form a group."""
+    """Yield each grouping of images and its groups by name. Images without a value are a group too."""
     for words, found in (
         ("model", parts.by_model),
         ("sample", parts.by_group),
