@@ -252,12 +252,12 @@ class _Compared:
         # The time of images that the model has not read does not count.
         time = np.nan_to_num(seconds) * np.where(group.made > 0, ratio(known, group.made), 1.0)
         measures = {
-            "valid": group.share(images.valid, "nothing tells"),
+            "valid": group.share(images.valid, "neither people nor a shared check judged the images"),
             "edit shows": group.share(images.shows, "it has no such check"),
             "label kept": group.share(images.kept, "it has no such check"),
             "wrong": group.share(images.wrong, "the model has not read it"),
             "excess": group.excess(self.control),
-            "failures of 100": group.rate(failure, known, 100.0, "nothing tells"),
+            "failures of 100": group.rate(failure, known, 100.0, "no image has a known validity and model result"),
             "failures a minute": group.rate(failure, time, 60.0, no_time),
         }
         names = [*measures]

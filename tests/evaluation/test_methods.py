@@ -196,7 +196,7 @@ def test_votes_on_a_sample_by_method_tell_what_all_images_are() -> None:
     apart = valid.differences[1]
     assert covers(apart, truth[images.method == 1].mean() - truth[images.method == 0].mean())
     assert not covers(apart, 0.0) and not covers(apart, -0.6)
-    assert figure(table, "valid").values[0].why == "nothing tells"
+    assert figure(table, "valid").values[0].why == "neither people nor a shared check judged the images"
 
 
 def test_differences_and_quotients_of_figures_keep_bounds_and_reasons() -> None:
