@@ -77,7 +77,7 @@ def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ..
             return Response(bundle(name), media_type=guess_type(name)[0], headers=_FOR_EVER)
         known = {file.name: file for file in ASSETS.iterdir()}
         if name not in known:
-            raise Missing("There is no such file.")
+            raise Missing("The studio has no such file: reload the page.")
         return FileResponse(known[name], headers=_ASK_AGAIN)
 
     @file_at(app, "/docs/{name}.md")

@@ -202,7 +202,7 @@ def test_a_batch_is_cancelled_after_a_second_yes_and_taken_up_again(desk: Desk, 
     desk.page.click("#cancel")
     desk.press("Cancel the batch")
     desk.sees("cancelled")
-    desk.press("Take it up again")
+    desk.press("Resume")
     desk.sees("waits for your yes")
 
 
@@ -421,7 +421,7 @@ def test_a_person_follows_a_search_asks_stops_it_and_drafts_a_study_of_the_weak_
     page.click("#ask")
     answer = page.locator(".answer")
     expect(answer).to_contain_text("red, foggy")
-    expect(answer).to_contain_text("In no label or edit of this batch: things.")
+    expect(answer).to_contain_text("Not among the labels and edits of this batch: things.")
     expect(page.locator("#ask-form [data-problem]")).to_be_empty()
 
     page.locator("#near > summary").click()

@@ -55,7 +55,7 @@ def test_a_person_has_images_judged_and_finds_the_broken_ones(
 
     answers_with(peer, answers)
     opened(page, server)
-    expect(page.locator("#judging")).to_contain_text("What an image costs is told after the first one.")
+    expect(page.locator("#judging")).to_contain_text("The cost of an image is shown after the first one.")
     expect(page.locator("#judge-images")).to_have_text("Judge 6 images")
     page.click("#judge-images")
     expect(page.locator("#judging")).to_contain_text("Judged: 3; waiting: 3")

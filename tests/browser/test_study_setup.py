@@ -173,7 +173,7 @@ def test_what_is_typed_is_saved_and_mistakes_stay_beside_their_fields(desk: Desk
     page.fill("[name=instructions]", "Look closely.")
     desk.saved()
     expect(page.locator("[data-problem=votes]")).not_to_be_empty()
-    assert "but for what is marked" in page.inner_text("#saved")
+    assert "except the marked fields" in page.inner_text("#saved")
     assert desk.study.rules.instructions == "Look closely." and desk.study.rules.votes == 5
     page.reload()
     expect(page.locator("[data-problem=votes]")).not_to_be_empty()

@@ -49,7 +49,7 @@ def test_a_file_of_votes_is_looked_at_and_then_taken(page: Page, served: tuple[s
     page.click(".files summary")
     Image.effect_noise((64, 64), 50).save(tmp_path / "another.png")
     page.set_input_files("#bring", tmp_path / "another.png")
-    expect(page.locator("#bring-note")).to_contain_text("its images come in at once")
+    expect(page.locator("#bring-note")).to_contain_text("its images are added at once")
     assert studies.get(study_id).items == 2
     with routed(page, "**/study/files/**", lambda route: route.abort()):
         page.click("#bring-go")

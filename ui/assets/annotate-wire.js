@@ -129,7 +129,7 @@
       if (reply.status && reply.status < 500) {
         if (tries) annotate.onLost(null);
         const ok = reply.status < 400;
-        if (!ok && !reply.data.error) reply.data = { error: `The server did not take this (${reply.status}).` };
+        if (!ok && !reply.data.error) reply.data = { error: `The server refused the request (${reply.status}).` };
         return { ok, ...reply };
       }
       await waiting(Math.min(LONGEST_WAIT, 2 ** tries), keeps, reply.status);

@@ -388,7 +388,7 @@
       : newer > 0 ? `Made of ${state.umap.toLocaleString("en")} images; ${newer.toLocaleString("en")} are newer.` : "Keeps images that look alike together.");
     byId("making").hidden = !umap || !state.available || (!state.making && !none && newer <= 0 && !state.failed);
     byId("make-map").hidden = state.making;
-    byId("make-map").textContent = none ? "Make it" : "Make it anew";
+    byId("make-map").textContent = none ? "Make it" : "Make it again";
     byId("stop-map").hidden = !state.making;
     const bar = byId("map-progress");
     bar.hidden = !umap || !state.making;

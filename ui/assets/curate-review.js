@@ -60,13 +60,13 @@
       } catch (error) {
         const number = review.waiting.length;
         if (error.status === 401) {
-          gallery.refuse(`${number} not saved yet: sign in again, and they are.`);
+          gallery.refuse(`${number} not saved yet: sign in again to save them.`);
           return false;
         }
         if (unanswered(error)) {
           unsaved = true;
           const stay = safe ? "" : " Keep this page open: the browser’s storage is full or blocked.";
-          gallery.refuse(`${number} not saved yet: ${error.lost ? "the studio does not answer." : "the studio has a fault, and is asked again."}${stay}`);
+          gallery.refuse(`${number} not saved yet: ${error.lost ? "the studio does not answer." : "the studio had an error, and the page tries again."}${stay}`);
           await new Promise((go) => setTimeout(go, pause));
           if (!error.lost) pause = Math.min(10_000, 2 * pause);
           continue;
@@ -214,7 +214,7 @@
   function begin() {
     if (review.session) return void end();
     question({
-      title: "Review one after the other", words: "Your name stands beside what you decide. Of the images that you have decided, one in twenty can come once more, to see how steady you are.",
+      title: "Review one after the other", words: "Your name is saved with your decisions. One in twenty of the images that you have decided can come again, to measure how consistent you are.",
       text: "Your name, or none", yes: "Begin with repeats", choices: ["Begin without repeats"], empty: true, value: author(), digits: false,
       act: async (said, choice) => {
         kept.browser.set(NAME, said.slice(0, 60));

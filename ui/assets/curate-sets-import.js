@@ -23,7 +23,7 @@
     const named = chosen.length === 1 ? chosen[0].name : `${chosen.length.toLocaleString("en")} files`;
     document.getElementById("chosen").textContent = chosen.length ? `${named}, ${size}` : "";
     begin.disabled = !chosen.length;
-    if (files.length && !chosen.length) refuse({ field: "file", message: "There is nothing in it: choose other files." });
+    if (files.length && !chosen.length) refuse({ field: "file", message: "These files are empty or hidden: choose other files." });
   }
   for (const name of ["files", "folder"]) {
     const field = document.getElementById(`choose-${name}`);
@@ -87,10 +87,10 @@
       let said = {};
       try { said = JSON.parse(sending.responseText); } catch { no(lost); return; }
       if (sending.status < 300) go(said);
-      else no(Object.assign(new Error(said.error || `The studio refused it (${sending.status}).`), { field: said.field }));
+      else no(Object.assign(new Error(said.error || `The studio refused the import (${sending.status}).`), { field: said.field }));
     });
     sending.addEventListener("error", () => no(lost));
-    sending.addEventListener("abort", () => no(new Error("It was not sent to the end: nothing was imported.")));
+    sending.addEventListener("abort", () => no(new Error("The upload was interrupted: nothing was imported.")));
     sending.send(body);
   });
 

@@ -81,8 +81,8 @@
       const reply = await take(file);
       if (reply.problem) refused.push(`${file.name ?? file.orig_name}: ${reply.problem}`); else runs.push(reply.run_id);
     }
-    if (files.length > MOST) refused.push(`Only the first ${MOST} pictures were taken: give the others after these.`);
-    say(runs.length > 1 ? `${runs.length} pictures were taken, a run each.` : runs.length ? "One picture was taken." : "", "");
+    if (files.length > MOST) refused.push(`Only the first ${MOST} pictures were taken: add the others afterwards.`);
+    say(runs.length > 1 ? `${runs.length} pictures were taken. Each begins a run.` : runs.length ? "One picture was taken." : "", "");
     if (runs.length) studio.together(runs);
     send({ name: "new", done: () => setTimeout(() => showRefused(refused), 0) });
   }

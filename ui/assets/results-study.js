@@ -67,7 +67,7 @@
       await tell(title, make("p", {}, said.words), make("code", { id: "dialog-code" }, said.code), copy);
     }
     try { if (live) await study.refresh(); else location.reload(); } catch {
-      await tell("Done", make("p", {}, "It is done, but this page could not be drawn anew. Please reload it."));
+      await tell("Done", make("p", {}, "The change is saved, but this page could not show it. Please reload the page."));
     }
   };
   patch.on("click", "[data-decide]", (button) => act(button));

@@ -84,7 +84,7 @@
       for (const field of form.elements) if (saved(field) && !since.has(field)) field.server = field.value;
       study.fit(said.parts);
       if (said.problems) tellAll(said.problems);
-      if (!dirty) say(...(said.unread ? ["saved, but for what is marked", "warn"] : ["saved", "ok"]));
+      if (!dirty) say(...(said.unread ? ["saved, except the marked fields", "warn"] : ["saved", "ok"]));
       study.noteDraw();
       return said;
     } catch (error) {

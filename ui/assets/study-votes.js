@@ -47,6 +47,6 @@
   }, (file, found) => votes(file, found.problems ? "even-so" : ""));
 
   takes("bring", byId("bring"), (file) => ({
-    said: `${file.name}, ${Math.ceil(file.size / 1000).toLocaleString("en")} KB: its images come in at once.`, problems: "", button: "Add them", count: 1,
+    said: `${file.name}, ${Math.ceil(file.size / 1000).toLocaleString("en")} KB: its images are added at once.`, problems: "", button: "Add them", count: 1,
   }), (file) => wire.sendFile(`/study/files/${id}?name=${encodeURIComponent(file.name)}`, file));
 })();

@@ -32,7 +32,7 @@
     let said;
     if (reply.status === 401) signedOut();
     try { said = await reply.json(); } catch { throw reply.ok ? lost() : Object.assign(new Error(`The studio answered with an error (${reply.status}). Please reload the page.`), { status: reply.status }); }
-    if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused it (${reply.status}).`), { field: said.field, status: reply.status });
+    if (!reply.ok) throw Object.assign(new Error(said.error || `The studio refused the request (${reply.status}).`), { field: said.field, status: reply.status });
     return said;
   };
   // Return the JSON of a reply.

@@ -93,7 +93,7 @@ def _add_sent(app: FastAPI, studio: Studio) -> None:
     def stop(data: dict[str, Any]) -> dict[str, Any]:
         work = data.get("work")
         if not isinstance(work, int):
-            raise UserError("There is nothing to stop.")
+            raise UserError("No planning was named, so none was stopped: reload the page.")
         studio.batches.planning.cancel(work)
         return {"done": True}
 

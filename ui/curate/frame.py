@@ -38,7 +38,7 @@ def add_command(app: FastAPI, commands: Commands, name: str, show: Show = lambda
     adds, such as the next address. The reply to an error is a message and the name of its field.
     """
     if name not in commands.known():
-        raise UnknownCommand(f"there is no command {name!r}")
+        raise UnknownCommand(f"There is no command {name!r} for pages of Curate.")
 
     def act(data: dict[str, Any]) -> Mapping[str, Any]:
         command = commands.parse(name, data)

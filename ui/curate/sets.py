@@ -197,7 +197,7 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
     def cancel(data: dict[str, Any]) -> Mapping[str, Any]:
         number = data.get("number")
         if not isinstance(number, int):
-            raise UserError("There is nothing to cancel.")
+            raise UserError("No work was named, so none was cancelled: reload the page.")
         (services.exports.cancel if data.get("export") else services.work.cancel)(number)
         return {"done": True}
 
@@ -280,5 +280,5 @@ def _shares(data: dict[str, Any]) -> dict[str, Any]:
         except ValueError as error:
             raise UserError("This is no number: give a percentage, such as 80.", field=name) from error
         if not 0 <= read[name] <= 1:
-            raise UserError("A share has to be from 0 to 100 per cent.", field=name)
+            raise UserError("This share is not possible: give a percentage from 0 to 100.", field=name)
     return read

@@ -35,7 +35,7 @@ SHOWN_ROWS = 10
 """Maximum number of visible rows of a table; the rest unfolds."""
 MOST_ROWS = 100
 """Maximum number of rows of a table. Nobody reads the last of a thousand, and they take seconds to lay out."""
-_TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
+_TABS: dict[EditTable, str] = {"alternative": "New words", "edit type": "Edit type", "keyword": "Replaced words"}
 
 
 def result_part(found: Evaluated, links: Links) -> Html:

@@ -35,7 +35,7 @@ def add_retraining_routes(
     def latest(place: Place) -> RetrainingResult:
         results = retrainings.kept(evaluations.asked(OnModel.of(place.fields)))
         if not results:
-            raise UserError("This model has not been trained further with these images.")
+            raise UserError("This model has not been trained further with these images: train it first.")
         return results[0].found
 
     def part_of(sent: OnModel) -> dict[str, Any]:

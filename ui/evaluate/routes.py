@@ -268,7 +268,7 @@ def _add_pages(app: FastAPI, pages: _Pages, studio: Studio) -> None:
     def drawing(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Mapping[str, Any]:
         """Return the progress of drawing a control set, without figures, since each image would change them."""
         if evaluations.controls is None:
-            raise Missing("No reconstructions are being drawn.")
+            raise Missing("No reconstructions are being drawn: reload the page.")
         work = evaluations.controls.work.view(number)
         part = render("control", work=work, can_make=False) if work.active else None
         return {"active": work.active, "parts": {"control": part} if part else {}}

@@ -192,7 +192,7 @@ class Explorer:
             return Performed(str(fields.get("run") or ""))
         command_type = self.studio.commands.known().get(name)
         if command_type is None:
-            raise UnknownCommand(f"there is no command {name!r}")
+            raise UnknownCommand(f"There is no command {name!r}: reload the page.")
         shown = {"run": run_id, "tab": tab, "version": action.version, "state": action.state}
         values = {field: value for field, value in shown.items() if field in command_type.model_fields} | fields
         try:

@@ -63,7 +63,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
     def parsed(name: str, data: Mapping[str, Any]) -> Command:
         known = commands.known().get(name)
         if name != "create-study" and (known is None or not issubclass(known, drafts.StudyCommand)):
-            raise UnknownCommand(f"there is nothing called {name[:80]!r} to do with a study")
+            raise UnknownCommand(f"There is no command {name[:80]!r} for a study: reload the page.")
         return commands.parse(name, data)
 
     def reply(sent: Mapping[str, Any], name: str) -> Reply:
@@ -76,7 +76,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
     def before(sent: Mapping[str, Any], name: str) -> Reply:
         command = parsed(name, sent)
         if not isinstance(command, drafts.StudyCommand) or not services.life_cycle.knows(command):
-            raise UnknownCommand(f"no effect of {name!r} can be described")
+            raise UnknownCommand(f"The effect of the command {name!r} cannot be described: reload the page.")
         ahead = services.life_cycle.before(command)
         return {"title": ahead.title, "words": list(ahead.words), "button": ahead.button, "bad": ahead.final}
 

@@ -153,7 +153,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
             name, chunks = services.export_zip(study_id)
             return StreamingResponse(chunks, media_type="application/zip", headers=attached(name))
         if file not in EXPORTS:
-            raise Missing("There is no such file.")
+            raise Missing("There is no such export: choose one on the page of results.")
         media_type, make = EXPORTS[file]
         study = services.export(study_id)
         return Response(make(study), media_type=media_type, headers=attached(f"{stem(study.data)}-{file}"))

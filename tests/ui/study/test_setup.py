@@ -614,7 +614,7 @@ def test_training_items_are_made_apart_from_the_others_and_can_be_given(lead: Le
     told_first = lead.post(f"{study}/before/start-study")["words"]
     assert any("Everybody answers 1 training image first" in words for words in told_first)
     lead.post(f"{study}/start-study")
-    assert "1 image with feedback, of everybody, before all else" in lead.get(f"/study/{study}/run")
+    assert "1 image with feedback, for everybody, before the first vote" in lead.get(f"/study/{study}/run")
 
 
 @pytest.mark.parametrize("number", [0, -1, "1", None, True, 1.5, 10**9])
