@@ -160,4 +160,4 @@ def _no_images(count: int, whole: int, waiting: int) -> Html:
 
 
 def _waiting_words(waiting: int) -> str:
-    return f"{count_of(waiting, 'image', 'is')} not compared yet, and missing here until then."
+    return f"{count_of(waiting, 'image', 'is')} not compared yet, so they may be missing here."

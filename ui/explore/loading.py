@@ -8,7 +8,7 @@ from pathlib import Path
 from ui.security.guard import Application, Message, Receive, Scope, Send
 from ui.theme import MISSING
 
-STILL_LOADING = "This page is still loading. If it does not come, check the connection, then reload the page."
+STILL_LOADING = "This page is still loading. If it does not appear, check the connection, then reload the page."
 PATIENCE = 8
 """Seconds after which a page that is still empty says what to do."""
 _PAGE, _HEAD = "/", b"<head>"

@@ -215,7 +215,7 @@ class Explorer:
         names = {state.run.id: state.run.name for state in self.studio.together.of(tuple(done.refused)).runs}
         messages = [f"“{names.get(run_id, run_id)}”: {reason}" for run_id, reason in done.refused.items()]
         more = f" And {len(messages) - NAMED} more." if len(messages) > NAMED else ""
-        return f"Not done with {len(messages)} of {len(messages) + len(done.done)}. {' '.join(messages[:NAMED])}{more}"
+        return f"Not done for {len(messages)} of {len(messages) + len(done.done)}. {' '.join(messages[:NAMED])}{more}"
 
     def _note(self, command: type[Command], fields: Mapping[str, Any], run_id: str, error: UserError) -> str:
         """Return the card that shows a problem. The card of a stage shows the problem until the person tries again."""
@@ -344,7 +344,7 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
             with gr.Column(elem_id="column-start", min_width=0):
                 _slot("together")
                 _slot("start")
-                label = "Pictures of your own: each is a run"
+                label = "Pictures of your own: each begins a run"
                 upload = gr.File(label=label, elem_id="upload", type="filepath", file_count="multiple", height=150)
                 _slot("upload-note")
             with gr.Column(elem_id="column-stages", min_width=0):

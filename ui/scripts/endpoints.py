@@ -139,7 +139,7 @@ class DownloadStudy(StudyCommand, name="download-study", looks=True):
 class DownloadEvidence(Query, name="download-evidence"):
     """Give a finished evidence bundle as a ZIP file."""
 
-    work: int = Field(ge=1, le=LARGEST_ID, description="As begin_evidence gave it; show_evidence says when it is done")
+    work: int = Field(ge=1, le=LARGEST_ID, description="Number from begin_evidence; show_evidence says when it is done")
 
 
 class UploadPicture(Command, name="upload-picture", keeps=True):

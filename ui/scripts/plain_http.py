@@ -161,7 +161,7 @@ class _Reply:
             return JSONResponse({"error": content["error"], "title": content["title"], **field}, status)
         text = content.get("detail", "")
         if not isinstance(text, str) or not text.endswith(".") or "\n" in text:
-            text = _WORDS.get(status) or f"This was refused ({HTTPStatus(status).phrase.lower()})."
+            text = _WORDS.get(status) or f"The request was refused ({HTTPStatus(status).phrase.lower()})."
         return JSONResponse({"error": text}, status)
 
 
@@ -175,9 +175,9 @@ def _json_object(scope: Scope, data: bytes) -> dict[str, Any]:
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(400, "What was sent is no JSON.") from error
+        raise BadRequest(400, "The body is not valid JSON.") from error
     if not isinstance(body, dict):
-        raise BadRequest(400, "What was sent is no JSON object.")
+        raise BadRequest(400, "The body is not a JSON object.")
     return body
 
 

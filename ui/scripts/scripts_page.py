@@ -91,7 +91,7 @@ def _kind(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
     least, most = schema.get("minimum"), schema.get("maximum")
     bounds = [f"from {least}" if least is not None else "", f"to {most:,}" if most is not None and most < 1e12 else ""]
     longest = schema.get("maxLength")
-    return " ".join([kind, *filter(None, bounds), f"of at most {longest} letters" if longest else ""]).strip()
+    return " ".join([kind, *filter(None, bounds), f"of at most {longest} characters" if longest else ""]).strip()
 
 
 def _example(name: str, schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:

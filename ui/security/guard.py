@@ -129,7 +129,7 @@ class Guard:
         path, method = scope["path"], scope.get("method", "GET")
         if not self._locked and (method, path) != ("GET", "/healthz"):
             if any(name in headers for name in _FORWARDED):
-                words = "This came through a proxy, and the studio has no password yet: set one (--set-password)."
+                words = "This request came through a proxy, but the studio has no password: set one (--set-password)."
                 return PlainTextResponse(words, status_code=403)
             if not self._is_this_machine(headers.get("host", "")):
                 words = (
@@ -137,7 +137,7 @@ class Guard:
                 )
                 return PlainTextResponse(words, status_code=403)
         if is_foreign(connection):
-            return _refused(403, "This came from another site.")
+            return _refused(403, "This request came from another site.")
         if not path.isprintable():
             return _refused(404, "There is no such page.")
         if path == ANNOTATE.rstrip("/"):

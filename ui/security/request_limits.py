@@ -116,20 +116,20 @@ class BodyLimit:
 def require_own_page(request: Request) -> None:
     """Raise BadRequest unless a page of ours has sent the request."""
     if FROM_PAGE not in request.headers or is_foreign(request):
-        raise BadRequest(403, "Only the studio's own pages may send this.")
+        raise BadRequest(403, "Only the studio's own pages may send this request.")
 
 
 async def posted(request: Request) -> dict[str, Any]:
     """Return the JSON object that a page of ours has sent. Raises BadRequest for other senders and other bodies."""
     require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise BadRequest(400, "This takes JSON only. Please reload the page.")
+        raise BadRequest(400, "This address accepts JSON only. Please reload the page.")
     try:
         data = await request.json()
     except (ValueError, RecursionError) as error:
-        raise BadRequest(400, "What was sent is no JSON. Please reload the page.") from error
+        raise BadRequest(400, "The request is not valid JSON. Please reload the page.") from error
     if not isinstance(data, dict):
-        raise BadRequest(400, "What was sent is no JSON object. Please reload the page.")
+        raise BadRequest(400, "The request is not a JSON object. Please reload the page.")
     return data
 
 

@@ -44,7 +44,7 @@ class BelowRootPath:
         path = "".join(part.strip().rstrip("/") for part in connection.headers.get("x-forwarded-prefix", "").split(","))
         if path and path != self.root_path:
             here = f"with --root-path {self.root_path}" if self.root_path else "without a path"
-            words = f"A proxy serves this below {path}, but the studio was started {here}: start it with --root-path"
+            words = f"A proxy serves the studio below {path}, but it was started {here}: start it with --root-path"
             return PlainTextResponse(f"{words} {path}.", status_code=400)
         if self.root_path and connection.scope["path"] == self.root_path:
             return RedirectResponse(f"{self.root_path}/", status_code=307)

@@ -143,7 +143,7 @@ def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
         images, planned = power_of(rules, items, assumed.width, assumed.valid, assumed.accuracy, assumed.minutes)
     except ValueError as error:
         return render("study/plan.html", problem=str(error))
-    needed = f"An interval of {100 * assumed.width:g} points takes {images:,} images."
+    needed = f"An interval of {100 * assumed.width:g} points needs {images:,} images."
     return render("study/plan.html", problem="", needed=needed, planned=planned)
 
 
@@ -266,7 +266,7 @@ def given_shown(items: Sequence[Item], kind: str) -> Html:
 
 
 _MADE_OF = {
-    "source image": "source image as it stands",
+    "source image": "unchanged source image",
     "wrong label": "source image with a wrong label",
     "another scene": "source image beside another scene",
 }

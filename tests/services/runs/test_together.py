@@ -121,7 +121,7 @@ def test_several_pictures_take_recipe_preset_and_every_setting_as_one_does(studi
     studio.runs.delete(runs[0])
     studio.commands.send("task", {"run": runs[1], "kind": "classification", "label": "bird"})
     refused = perform(studio, "", "together-run", runs=",".join(runs[1:]))
-    assert "Not done with 1 of 2. “blue”: " in refused.problem and "label" in refused.problem
+    assert "Not done for 1 of 2. “blue”: " in refused.problem and "label" in refused.problem
 
 
 def test_what_is_not_given_of_a_task_stays_with_each_run(studio: Studio) -> None:

@@ -91,7 +91,7 @@ def test_a_proxy_opens_nothing_without_a_password(unlocked: TestClient, name: st
 def test_another_site_can_send_nothing(unlocked: TestClient, headers: dict[str, str], path: str) -> None:
     reply = unlocked.post(path, headers=headers)
     assert reply.status_code == 403
-    assert reply.json() == {"error": "This came from another site."}
+    assert reply.json() == {"error": "This request came from another site."}
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_the_tiles_say_rate_interval_discards_and_agreement(studio: Studio, clie
     assert tile(client, study_id, "valid") == "Valid images 88.9 % Wilson 95 %: 56.5 to 98.0 · n = 9"
     assert "not errors of the people" in client.get(f"/study/{study_id}/").text
     assert tile(client, study_id, "discarded") == (
-        "No consensus 1 worst 80.0 %, best 90.0 % if all of them were counted"
+        "No consensus 1 valid images: 80.0 % if all of these were invalid, 90.0 % if all were valid"
     )
     assert tile(client, study_id, "agreement").startswith("Agreement AC1 0.80 raw 0.86 · alpha 0.54")
     assert "82.0 % of votes are “yes”: alpha is low by construction" in tile(client, study_id, "agreement")
