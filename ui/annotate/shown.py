@@ -15,7 +15,7 @@ from ui.diff import Piece, word_diff
 
 
 def shown_state(worker: str, places: tuple[ListedStudy, ...]) -> dict[str, Any]:
-    """Return the signed-in worker and their studies."""
+    """Return the signed-in worker's name and a list of their studies as plain data."""
     studies = [{**facts(place.study, "id name state"), **facts(place, "done left")} for place in places]
     return {"worker": worker, "studies": studies}
 

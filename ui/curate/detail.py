@@ -29,7 +29,7 @@ STANDING_TONES: Mapping[Standing, Tone] = {"right": "ok", "newly wrong": "bad", 
 
 
 def detail_panel(detail: Detail) -> Html:
-    """Return the panel with an image and all known facts about it. The page requests its origin later."""
+    """Return the panel with an image and all known facts about it. The page requests the image's origin later."""
     entry, case = detail.entry, detail.case
     tone, sign = VERDICTS[entry.verdict]
     caption = entry.counterfactual

@@ -206,7 +206,7 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
 
 
 def _work_facts(view: WorkView) -> Mapping[str, Any]:
-    """Return the progress of work, and what its page shows when it is done."""
+    """Return the progress of a split, release or check; once done, also its message, next address or report."""
     known = facts(view, "state done total error field", work=view.id, left=left(view.seconds_left))
     if view.state != "done":
         return known

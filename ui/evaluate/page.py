@@ -60,7 +60,7 @@ class Stand:
     refused: str = ""
     """Sentence on why the evaluation cannot go on; "" if it can."""
     control: WorkView | None = None
-    """Job that draws the control set, or None. It is looked up before the subject, so that finished images count."""
+    """Job that draws the control set, or None. It is read before the images, so that no finished image is missed."""
 
     @property
     def at_work(self) -> bool:

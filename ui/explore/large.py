@@ -57,7 +57,7 @@ class View:
     follow: bool = False
     """True to show the image that is being drawn, such as one of a new seed, until it is ready."""
     edited: bool = False
-    """True while the shares of changed values are open in the list of runs."""
+    """True while the list of runs shows the shares of values that people changed."""
 
 
 def usable_mode(mode: str, state: RunState, case: StoredTestCase, comparison: ModelComparison) -> str:

@@ -34,8 +34,8 @@ FILTERS: Mapping[str, Callable[[StoredTestCase, ModelComparison], bool]] = {
 
 
 def drawing_of(state: RunState, followed: bool) -> tuple[Html | None, Html | None]:
-    """Return the latest preview, or the source before the first one: as a thumbnail, which is marked if the page has
-    `followed` it, and large. Both are None while nothing is drawn.
+    """Return a thumbnail and a large picture of the latest preview, or of the source before the first preview. Both are
+    None while nothing is drawn. The thumbnail is marked if the page has `followed` the drawing.
     """
     job = state.job
     if job is None or running_stage(job) != "generation" or job.progress is None:

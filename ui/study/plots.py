@@ -36,7 +36,7 @@ class Axis:
         return f"{100 * min(1.0, max(0.0, share)):.2f}%"
 
     def said(self, value: float) -> str:
-        """Return a tick as text."""
+        """Return the label of an axis at a value, without its unit."""
         return f"{100 * value:.0f}" if self.unit == "%" else f"{value:g}"
 
 
