@@ -428,7 +428,7 @@ def test_a_person_follows_a_search_asks_stops_it_and_drafts_a_study_of_the_weak_
     desk.press("Propose more")
     proposed = page.locator("#near form").filter(has=page.locator("[name=alternative][value=misty]"))
     proposed.get_by_role("button", name="Add").click()
-    expect(page.locator("#near")).to_contain_text("taken when the search goes on: misty.")
+    expect(page.locator("#near")).to_contain_text("the search uses these in its next round: misty.")
 
     desk.press("Pause")
     desk.sees("paused")

@@ -209,7 +209,7 @@ def test_what_was_decided_is_not_told_as_refused(page: Page, served: tuple[str, 
     page.goto(f"{url}workers")
     with routed(page, "**/live?*", lambda route: route.abort()):
         page.locator("[id='worker-imported-bo']").get_by_role("button", name="Approve").click()
-        expect(page.locator("dialog")).to_contain_text("It is done")
+        expect(page.locator("dialog")).to_contain_text("The change is saved")
         assert "Not done" not in page.locator("dialog").inner_text()
         of_bo = [vote for vote in studio.workspace.studies.data(study_id).votes if vote.worker == "imported-bo"]
         assert {vote.verdict for vote in of_bo} == {"approved"}

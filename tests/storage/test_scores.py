@@ -220,4 +220,4 @@ def test_a_view_and_a_script_filter_by_the_score(studio: Studio) -> None:
     for one in of_birds["reliability"]:
         assert f'{one["foretold"]:.2f}</th><td class="n">{one["valid"]:.2f}</td>' in page
     assert "Images of a classification: how likely people find an image valid" in page
-    assert "Images of a segmentation have no score: it takes 20 that people found valid" in page
+    assert "Images of a segmentation have no score: a score needs 20 images of this task" in page

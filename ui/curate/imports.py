@@ -146,8 +146,8 @@ def _counts(import_record: Import) -> str:
 
 
 def report_page(import_record: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
-    """Return a page of an import's report. `rows` are the rows with their numbers, after the number `after`, and only
-    of `kind` unless that is None.
+    """Return a page of an import's report. `rows` are numbered, come after row number `after`, and
+    are only of `kind` unless that is None.
     """
     here, parameters = f"{IMPORT}/{import_record.id}", f"kind={kind}&" if kind else ""
     return render(

@@ -34,7 +34,7 @@ NAMED_FEW = 3
 SHOWN_ROWS = 10
 """Maximum number of visible rows of a table; the rest unfolds."""
 MOST_ROWS = 100
-"""Maximum number of rows of a table. Nobody reads the last of a thousand, and they take seconds to lay out."""
+"""Maximum number of rows of a table. A browser needs seconds to lay out a thousand."""
 _TABS: dict[EditTable, str] = {"alternative": "New words", "edit type": "Edit type", "keyword": "Replaced words"}
 
 

@@ -88,7 +88,7 @@ def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample,
 
 
 def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
-    """Return the row of the source's card with the mask, or with the ways to add one."""
+    """Return the row of the source's card with the mask, or with buttons to add one."""
     run, sample = state.run, sample_of(samples, state.run)
     masked, present = run.mask_sha is not None, {name.casefold() for name in run.mask_classes.values()}
     protected = {name.casefold() for name in run.task.protected}

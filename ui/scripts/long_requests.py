@@ -94,7 +94,7 @@ class Waiter:
 
 
 async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) -> dict[str, Any]:
-    """Return the zip as an upload of Gradio, or the progress after the time that the caller waits. The export stops
+    """Return the zip as an upload of Gradio, or the progress if the caller waits no longer. The export stops
     once no caller waits for it, unless a page has begun it. Raises UserError.
     """
     if command.format not in WRITTEN:

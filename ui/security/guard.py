@@ -205,7 +205,7 @@ class Guard:
 
 
 def _shown(connection: HTTPConnection) -> str:
-    """Return the token in the header `Authorization: Bearer TOKEN`, or "" if it is not in a studio's form."""
+    """Return the token in the header `Authorization: Bearer TOKEN`, or "" if it does not look like a token."""
     scheme, _, text = connection.headers.get("authorization", "").partition(" ")
     return text.strip() if scheme.lower() == "bearer" and text.strip().startswith(MARK) else ""
 

@@ -134,7 +134,7 @@ async def posted(request: Request) -> dict[str, Any]:
 
 
 def refusal(error: UserError, usual: int = 400) -> JSONResponse:
-    """Return a UserError as a JSON response: its message and the name of its field, if it has one."""
+    """Return a UserError as a JSON response with its message and field. `usual` is the status of most errors."""
     status = error.status if isinstance(error, BadRequest) else 404 if isinstance(error, Missing) else usual
     return JSONResponse({"error": str(error)} | ({"field": error.field} if error.field else {}), status_code=status)
 

@@ -69,7 +69,7 @@ def test_the_page_says_which_is_better_and_a_version_beside_another_says_nothing
     found = compared(service, small)
     shown = comparison_part(pair, (Place(key="a"), Place(key="b")), found)
     assert 'id="which-is-better"' in shown and "each source weighs the same" in shown
-    assert f"only small.onnx: {found.paired.only_second:,} test cases." in shown
+    assert f"only small.onnx: {found.paired.only_second:,}." in shown
     other = EvaluationQuestion(Subject(version=1), CLASSIFIER)
     assert service.compare(BIRDS, other) is None
     assert "which-is-better" not in comparison_part(pair, (Place(version=1), Place(version=2)), None)
