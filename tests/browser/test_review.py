@@ -354,7 +354,7 @@ def test_who_leaves_an_image_that_came_once_more_does_not_answer_it_with_the_nex
     once_more = repeated(page, server)
     session = int(page.evaluate("gallery.review.session"))
     page.keyboard.press("t")
-    expect(page.locator("#said")).to_have_text("Decide this one first.")
+    expect(page.locator("#said")).to_have_text("Accept or reject this image first.")
     expect(page.locator("#ask")).to_be_hidden()
     beneath = current(page)
     page.keyboard.press("ArrowRight")

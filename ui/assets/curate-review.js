@@ -172,7 +172,7 @@
   const words = (number) => (number === 1 ? "1 image" : `${number.toLocaleString("en-US")} images`);
   const many = (ids) => words(ids.length);
   // An image that is shown again must be decided first, since other actions would concern an image that nobody sees.
-  const atOnce = (act) => () => { if (review.repeating) gallery.say("Decide this one first."); else act(); };
+  const atOnce = (act) => () => { if (review.repeating) gallery.say("Accept or reject this image first."); else act(); };
   const kind = () => byId("detail").dataset.kind || "classification";
   function reject() {
     const ids = meant();
@@ -371,7 +371,7 @@
     const place = (gallery.current ?? -1) + by; if (place >= 0 && place < gallery.count) gallery.pick(place); else gallery.panelAgain();
   };
   const move = (by, extend) => {
-    if (review.repeating) { gallery.say("Decide this one first."); return; }
+    if (review.repeating) { gallery.say("Accept or reject this image first."); return; }
     const from = gallery.current ?? 0;
     step(by);
     if (extend) { range(from, gallery.current); selected(); }
@@ -406,10 +406,10 @@
   document.addEventListener("click", (event) => {
     const act = event.target.closest("[data-act]"), bulk = event.target.closest("[data-bulk]"), untag = event.target.closest("[data-untag]");
     if (act) { clear(); ACTS[act.dataset.act](); }
-    if (bulk && review.repeating) gallery.say("Decide this one first.");
+    if (bulk && review.repeating) gallery.say("Accept or reject this image first.");
     else if (bulk && bulk.dataset.bulk in ACTS) ACTS[bulk.dataset.bulk]();
     else if (bulk) addToSet({ entries: meant() }, gallery.chosen.size);
-    if (untag && review.repeating) gallery.say("Decide this one first.");
+    if (untag && review.repeating) gallery.say("Accept or reject this image first.");
     else if (untag) post("tag-images", { entries: [Number(byId("detail").dataset.entry)], tag: untag.dataset.untag, put: false });
   });
   byId("select-none").addEventListener("click", clear);
