@@ -14,7 +14,7 @@ _SEGMENTS = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
 
 
 def read_root_path(text: str) -> str:
-    """Return a typed root path in the form "/a/b", or "" for "/". Raises UserError if it has other characters."""
+    """Return a typed root path in the form "/a/b", or "" for "/". Raises UserError if the path is invalid."""
     path = text.strip().strip("/")
     if not path:
         return ""

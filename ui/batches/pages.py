@@ -29,7 +29,7 @@ from ui.templating import render
 CHART_HEIGHT = 72
 """Height of the speed chart on a batch's page, in pixels."""
 PARTS = ("head", "problem", "look", "approve", "search", "progress", "latest", "figures", "failures", "notes")
-"""Templates of the parts of a batch's page that change. The id of a part is "part-" and its template's name."""
+"""Templates of the parts that a batch's page updates. The id of a part is "part-" and its template's name."""
 STARTER = Path(__file__).with_name("starter.toml").read_text(encoding="utf-8")
 """Text of a plan for a folder of pictures. "{profile}" represents the studio's profile."""
 DRAWN: Mapping[TaskKind, tuple[str, str]] = {
@@ -57,7 +57,7 @@ def batch_page(details: BatchDetails, search: SearchState) -> str:
 
 
 def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
-    """Return the parts of a batch's page that change, by id."""
+    """Return the parts that a batch's page updates while it is open, by id."""
     view, current = details.status, details.status.current
     in_batch = ImageFilter(facets={"batch": (view.batch.facet,)})
     values = {

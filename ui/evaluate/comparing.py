@@ -90,8 +90,8 @@ def _classes(pair: Pair) -> Dots | None:
 
 
 def _class_changes(evaluated: Evaluated) -> dict[str, tuple[Figure, int]]:
-    """Return the change and the number of test cases of each class. For a segmenter this is the number of all test
-    cases, since it counts the pixels of the whole set.
+    """Return the change and the number of test cases of each class. For a segmenter, the number is that of
+    all test cases, since the IoU of a class counts the pixels of all of them.
     """
     if evaluated.effectiveness is not None:
         return {row.label: (row.difference, row.cases) for row in evaluated.effectiveness.classes}

@@ -76,7 +76,7 @@ def title(words: str) -> Html:
 
 
 def state_pill(word: str, tone: Tone, **attributes: str | bool | None) -> Html:
-    """Return a state as icon, word and colour. The text after a colon is its reason."""
+    """Return a state as icon, word and colour. In `word`, a reason may follow the state after a colon."""
     name = word.split(":")[0]
     icon_name = ICONS.get(name)
     shown = [icon(icon_name) if icon_name else None, el("span", word)]
