@@ -1,4 +1,4 @@
-"""Tells whether anything shown on a page has changed, without reading it again."""
+"""Tells whether anything that a page shows has changed, without reading the data again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Changes:
-    """Counts changes in memory, such as the progress of a job. Thread-safe."""
+    """Counts changes that no database stores, such as the progress of a job. Thread-safe."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)

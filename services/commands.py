@@ -40,9 +40,9 @@ def parts_of(named: Any) -> Any:
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(parts_of)]
-"""Several texts, as a list or with commas between."""
+"""Several texts: a list, or one text with commas between them."""
 RunIds = Annotated[tuple[Annotated[str, Field(max_length=80)], ...], BeforeValidator(parts_of)]
-"""Ids of several runs, as a list or with commas between."""
+"""Ids of several runs: a list, or one text with commas between them."""
 
 
 class Command(BaseModel):
@@ -51,7 +51,7 @@ class Command(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST_TEXT)
 
     name: ClassVar[str]
-    """Unique name that a sender gives, such as "rename-run". It has only letters and hyphens."""
+    """Unique name by which the command is sent, such as "rename-run". It has only letters and hyphens."""
     looks: ClassVar[bool] = False
     """True if the command only reads and changes nothing."""
     keeps: ClassVar[bool] = False
@@ -76,7 +76,7 @@ class RunCommand(Command, keeps=True):
     """A command on one run."""
 
     stage_of_command: ClassVar[str] = ""
-    """Stage that all commands of this type affect; "" if a field `stage` names it, or for the whole run."""
+    """Stage that all commands of this type affect; "" if they have a field `stage`, or affect the whole run."""
 
     run: str = Field(max_length=80, description="The id of the run")
 
@@ -186,7 +186,7 @@ class Commands:
                 self._changes.tell()
 
     def send(self, name: str, data: Mapping[str, Any]) -> Any:
-        """Parse and carry out a command. Raises as `parse` and `do`."""
+        """Parse and carry out a command, and return its result. Raises the errors of `parse` and `do`."""
         return self.do(self.parse(name, data))
 
 
@@ -201,7 +201,7 @@ def _called(method: Callable[..., Any]) -> Callable[[Command], Any]:
 
 
 def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
-    """Return pydantic's first error as one sentence, with its field. Full sentences of our own validators are kept."""
+    """Return a Malformed error with pydantic's first error in one sentence. Full sentences of our validators stay."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "value_error" and str(first["ctx"]["error"]).endswith("."):
@@ -220,7 +220,7 @@ def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """Turn ValueErrors of rooms without UserError, such as `study`, into UserErrors with the same sentence."""
+    """Turn a ValueError of a package that raises no UserErrors, such as `study`, into a UserError with its text."""
     try:
         yield
     except ValueError as error:

@@ -19,19 +19,19 @@ from core.types import StageName, stage_title
 from services.commands import RunCommand, parts_of
 
 KEPT = 2000
-"""Maximum number of versions for which it is remembered which page saved them."""
+"""Number of latest versions for which the page that saved them is remembered."""
 LARGEST_ID = 10**18
 """Largest number that commands accept as an id. Much larger ones do not fit into a database column."""
 Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Ids = Annotated[tuple[Id, ...], BeforeValidator(parts_of)]
-"""Several numbers, as a list or with commas between."""
+"""Several ids: a list of numbers, or one text with commas between them."""
 CaseId = Annotated[Id, Field(description="The test case")]
 After = Annotated[Id, Field(description="The “next” of the page before")]
-"""Number after which a page of a list begins. 0 begins at the first page."""
+"""Value of `next` from the page before, after which a page of a list begins; 0 for the first page."""
 Tab = Annotated[str, Field(max_length=40, description="A name that the sending page chose for itself")]
 
 PlainSettings = Mapping[str, Any]
-"""Settings as plain data: by section, a value for each setting."""
+"""Settings as plain data: for each section, a mapping from a setting's name to its value."""
 
 
 class ValueEdit(RunCommand):
@@ -68,7 +68,7 @@ class PageWrites:
             return frozenset(version for version, page in self._tabs.items() if page and page == tab)
 
     def by_others(self, versions: Sequence[StoredValue], seen: int, tab: str) -> StoredValue | None:
-        """Return the latest version after `seen` that another page saved, or None, also if `seen` is 0 (unknown)."""
+        """Return the latest version after `seen` that another page saved; None without one, or if `seen` is 0."""
         mine = self.by(tab)
         others = [version for version in versions if version.id > seen and version.id not in mine]
         return others[-1] if seen and others else None
@@ -85,7 +85,7 @@ class SettingChange:
 
 
 def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> tuple[SettingChange, ...]:
-    """Return the settings that others changed since the first of `states`. `mine` are the ids of this page's states."""
+    """Return the settings that other pages changed after the first of `states`. `mine` are this page's state ids."""
     changes: dict[tuple[str, str], SettingChange] = {}
     for before, after in _pairs(states, mine):
         for section, name in changed_settings(before.settings, after.settings):
@@ -94,7 +94,7 @@ def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> 
 
 
 def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], name: str) -> datetime | None:
-    """Return when another page last changed the prompt `name`, or None. See `settings_by_others`."""
+    """Return when another page last changed the prompt `name`, or None. `mine` are this page's state ids."""
     moments = [new.created for old, new in _pairs(states, mine) if old.prompts.get(name) != new.prompts.get(name)]
     return moments[-1] if moments else None
 

@@ -92,8 +92,8 @@ class JobView:
 
 
 def _moved_up(line: Iterable[T], moves: Callable[[T], bool], waits: Callable[[T], bool]) -> list[T]:
-    """Return the jobs or images in the order after one move: the first that `moves` accepts is exchanged with the
-    waiting one before it.
+    """Return the jobs or images of a queue in their new order. The first waiting one that `moves` accepts is exchanged
+    with the waiting one before it. `waits` returns True for those that wait.
     """
     moved = list(line)
     places = [place for place, one in enumerate(moved) if waits(one)]
@@ -106,7 +106,7 @@ def _moved_up(line: Iterable[T], moves: Callable[[T], bool], waits: Callable[[T]
 
 @dataclass(eq=False)
 class JobHandle:
-    """A job of a queue. Its work gets it, reports progress here and checks whether it was cancelled."""
+    """A job of a queue. The functions that do its work report progress to it, and ask it whether to stop."""
 
     queue: JobQueue
     view: JobView
@@ -120,7 +120,7 @@ class JobHandle:
 
     @property
     def closing(self) -> bool:
-        """Return True if the server is stopping: then no person cancelled the job."""
+        """Return True if the server is stopping. Then the job was not cancelled by a person."""
         return self.queue.closing
 
     def at(self, stage: StageName) -> None:

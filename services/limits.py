@@ -31,7 +31,7 @@ class TooMany(Exception):
 class Limiter:
     """Refuses an address after `attempts` failures within `seconds`, and all new addresses after `in_all`.
 
-    `in_all` stops a person with many addresses. 0 represents thirty times `attempts`. An address that signed in before
+    `in_all` stops a person with many addresses. 0 means thirty times `attempts`. An address that signed in before
     is exempt from `in_all`: otherwise a stranger could lock everybody out by failing on purpose. At most twice `in_all`
     failures are stored. Thread-safe.
     """

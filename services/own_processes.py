@@ -1,4 +1,4 @@
-"""Separate processes for work that would block the server, forked from one that has loaded all modules."""
+"""Separate processes for work that would block the server, forked from a process that has loaded the modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NEEDED = ["services.curation.import_source", "services.studies.analyses", "scip
 
 
 def own_processes() -> ForkServerContext:
-    """Return the context that starts these processes. The process that is forked lives as long as the server."""
+    """Return a multiprocessing context that forks such processes from one that lives as long as the server."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_NEEDED)
     return context

@@ -32,9 +32,9 @@ COST: Cost = (2**15, 8, 3)
 def hashed(password: str, cost: Cost = COST) -> str:
     """Return the hash of a password, to be stored. Raises UserError if the password is too short or too long."""
     if len(password) < SHORTEST:
-        raise UserError(f"The password is too short: take at least {SHORTEST} characters.")
+        raise UserError(f"The password is too short: use at least {SHORTEST} characters.")
     if len(password) > LONGEST:
-        raise UserError(f"The password is too long: take at most {LONGEST} characters.")
+        raise UserError(f"The password is too long: use at most {LONGEST} characters.")
     salt = secrets.token_bytes(16)
     return "$".join(("scrypt", *map(str, cost), salt.hex(), _scrypt(password, salt, cost).hex()))
 

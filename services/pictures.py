@@ -26,5 +26,5 @@ class StoredPictures:
     def _mask_colours(self, sha: str) -> bytes:
         mask = self._images.load(sha)
         if mask.mode != "L":
-            raise UserError("This image is no mask.")
+            raise UserError("This image is not a mask: choose a mask.")
         return png_of(overlay(mask))

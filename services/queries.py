@@ -60,7 +60,7 @@ class ShowJob(Query):
 
 
 class ImageQuery(Query):
-    """A query on the images of a filter."""
+    """A query on the images that match a filter."""
 
     filter: Filter = Field(NO_FILTER, description=WHICH)
 
@@ -151,9 +151,9 @@ class Queries:
             str,
             Field(
                 max_length=220,
-                description="newest, oldest, reviewed, source (all of one source together), information (where a "
-                "review tells most, images without a verdict first), score (of validity), or check:NAME (by the "
-                "figure of a check)",
+                description="newest, oldest, reviewed, source (images of a source together), information (images with "
+                "most reasons for a review first, those with a verdict last), score (of validity), or check:NAME (by "
+                "the figure of a check)",
             ),
         ] = "newest",
         falling: Annotated[bool, Field(description="True for the largest figure or the latest review first")] = False,

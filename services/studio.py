@@ -55,12 +55,12 @@ from storage.workspace import Workspace
 DEMO = "demo"
 """Profile whose models know drawn scenes."""
 DRAWN_SCENES = "drawn-scenes"
-"""Folder of drawn data sets in a workspace."""
+"""Name of the folder with drawn data sets in a workspace."""
 Service = TypeVar("Service")
 
 
 class Studio:
-    """All services of a workspace, one of each. Handlers of requests get it; pages get values."""
+    """All services of a workspace, one of each, for the handlers of requests. Templates of pages get only values."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Studio:
         scenes: SceneWriter | None = None,
     ) -> None:
         """Create the services of a workspace. A script may plan batches only on data below `data_roots`. `scenes`
-        writes drawn data sets for batches of the profile “demo”; None for none. Raises UserError.
+        writes drawn data sets for batches of the profile “demo”. Raises UserError, such as for a damaged sample.
         """
         self.profile, self.workspace = profile, workspace
         self.driver, self.notes = Driver(profile, models, inversions=workspace.inversions), StageNotes()

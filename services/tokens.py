@@ -1,4 +1,4 @@
-"""Access tokens for scripts: a lead makes a token, sees its text once, and can withdraw it. No endpoint makes any."""
+"""Access tokens for scripts: a lead makes a token, sees its text once, and can withdraw it. No script can make one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ScriptTokens:
 
     def require_place(self, sent: Command) -> None:
         """Raise UserError if a script names a path outside the data folders of this studio. A person who finds a lost
-        token must learn nothing about other files, not even whether they exist. Stored models may be named.
+        token must learn nothing about other files, not even whether they exist. Paths of stored models are allowed.
         """
         file = sent.file.strip() if isinstance(sent, NamesModel) else ""
         if file and not Path(self._workspace.model_file(file)).is_relative_to(self._workspace.model_files):

@@ -80,7 +80,7 @@ class _Work:
 
 
 class WorkQueue:
-    """A queue of work done by one thread. Any thread may call it. `drop` gets each result no longer kept."""
+    """A queue of work done by one thread. Any thread may call it. `drop` is called with each result to discard."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class WorkQueue:
         return next((one for one in self.of(about) if one.kind == kind and one.active and not one.stopping), None)
 
     def begin(self, kind: str, about: str, act: Act) -> WorkView:
-        """Return the waiting or running work of this kind on an object, or queue `act`. Raises as `start`."""
+        """Return the waiting or running work of this kind on an object, or queue `act`. Raises errors of `start`."""
         with self._changed:
             return self.going_on(kind, about) or self.view(self.start(kind, about, act))
 

@@ -60,7 +60,7 @@ ACCEPTED, REJECTED = 0.65, 0.15
 """Shares of the test cases that the example accepts and rejects. The others are left for the user to try the review."""
 _PLAN = Path(__file__).with_name("plan.txt")
 TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
-"""Relative shares of edit types. The classifier learned only fair days, so weather and time of day are likely weak."""
+"""Plan lines with shares of edit types. The classifier learned only fair days, so it is likely weak at these."""
 Tell = Callable[[float], None]
 """Progress callback: called with the done share of a step, from 0 to 1. An exception from it ends the step."""
 
@@ -292,7 +292,7 @@ class ExampleWorkspace:
         yield Step("making a study with simulated votes", 20, self._is_voted, partial(self._vote, record.seed))
 
     def _folder(self, kind: TaskKind, seed: int) -> Path:
-        """Return the folder of a task's scenes. Its name holds their number and seed, from which they are drawn."""
+        """Return the folder of a task's drawn scenes. Its name has the number of scenes and the seed to draw them."""
         assert self._batches.scenes is not None
         return self._batches.scenes.folder / f"{kind}-{self.size.scenes}-{seed}"
 

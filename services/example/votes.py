@@ -19,7 +19,7 @@ CREW = (
 
 
 def simulated_votes(rules: Rules, items: Sequence[Item], valid: dict[int, bool], seed: int) -> Iterator[ImportedVote]:
-    """Yield simulated votes on the items and control items of a study. The last vote is given now.
+    """Yield simulated votes on the items and control items of a study. The last vote has the present time.
 
     Each item gets as many votes as the rules require. `valid` has True for each test case that is valid, by id.
     """
