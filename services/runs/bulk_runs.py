@@ -111,7 +111,7 @@ class BulkRuns:
 
     @does("together-recipe", TogetherCommand)
     def set_recipe(self, runs: RunIds, recipe: RecipeName) -> DoneTogether:
-        """Change the recipe of several runs: their values stay."""
+        """Change the recipe of several runs. The values of their stages stay."""
         return self._each(runs, lambda run_id: self._runs.set_recipe(run_id, recipe))
 
     @does("together-task", TogetherCommand)
@@ -132,7 +132,7 @@ class BulkRuns:
             ),
         ] = None,
     ) -> DoneTogether:
-        """Set the task of several runs, for which the model under test is tested."""
+        """Set the task of the model under test for several runs: a label to classify, or classes to segment."""
 
         def set_one(run_id: str) -> None:
             task = self._workspace.runs.get(run_id).task

@@ -48,7 +48,7 @@ class Grid:
     planned: tuple[tuple[Edit, ...], ...]
     """Combinations that the present captions use, or that the next run of the stage would use."""
     groups: int
-    """Number of combinations that the choice “one of each” would use."""
+    """Number of combinations if a person chooses “one of each”."""
     problem: str = ""
     at_most: int = 0
     """Maximum number of combinations that the language model will choose; 0 if `planned` is complete."""
@@ -158,7 +158,7 @@ class CombinationEdits:
             if not chosen:
                 raise UserError("At least one combination has to stay ticked: tick another one first.", field="used")
             if len(chosen) > MOST_COMBINATIONS:
-                raise UserError(f"At most {MOST_COMBINATIONS} captions are written: untick one first.", field="used")
+                raise UserError(f"At most {MOST_COMBINATIONS} combinations can be ticked: untick one.", field="used")
             order = {pairs_of(listed): place for place, listed in enumerate(grid.listed)}
             chosen.sort(key=lambda pairs: order.get(pairs, len(order)))
 

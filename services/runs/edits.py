@@ -1,4 +1,4 @@
-"""A person's edits of the values of the text stages. Each edit is a function without side effects and a command.
+"""A person's edits of the values of the text stages. Each edit is both a pure function and a command.
 
 Each raises UserError if the edit is not possible, with a sentence that says what to do.
 """
@@ -40,7 +40,7 @@ class ProtectedKeyword(UserError):
 
 
 EDITS: dict[type[ValueEdit], Callable[..., Any]] = {}
-"""The function of each edit command. Its arguments are the stage's latest value, the run and the fields."""
+"""The function of each edit command. Its arguments are the stage's latest value, the run and the command's fields."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 Item = TypeVar("Item", Keyword, Alternative)
 
@@ -254,7 +254,7 @@ def _in_caption_order(items: tuple[Keyword, ...], caption: str) -> Keywords:
 
 
 def _named(items: tuple[Item, ...], text: str, what: str) -> Item:
-    """Return the keyword or alternative with a text. Raises UserError, which calls it `what`, if it is missing."""
+    """Return the keyword or alternative with this text. Raises UserError, naming its kind `what`, if it is missing."""
     for item in items:
         if item.text == text:
             return item
@@ -262,7 +262,7 @@ def _named(items: tuple[Item, ...], text: str, what: str) -> Item:
 
 
 def _put(items: tuple[Item, ...], text: str, *new: Item) -> tuple[Item, ...]:
-    """Return the keywords or alternatives with `new` in place of the one with this text; without `new`, drop it."""
+    """Return the keywords or alternatives with the one of this text replaced by `new`, or removed without `new`."""
     return tuple(one for item in items for one in (new if item.text == text else (item,)))
 
 

@@ -22,7 +22,7 @@ PROBING = "seeing how fast this machine draws"
 PROBE_STEPS = 4
 RECALLED_RUNS = 20
 RECALLED_JOBS = 5
-"""Maximum number of jobs of each run that are read, the latest ones."""
+"""Maximum number of each run's jobs that are read, the latest ones."""
 
 
 class Estimates:
@@ -42,7 +42,7 @@ class Estimates:
         return self._driver.speeds.seconds(effort)
 
     def warm_up(self) -> None:
-        """Load the models once, while idle, and measure the speed; not if weights would have to be downloaded."""
+        """Queue loading of the models and a speed test, once. Does nothing if weights would have to be downloaded."""
         with self._lock:
             if self.warming_up or any(weights.local() is None for weights in self._profile.weights().values()):
                 return
@@ -58,7 +58,7 @@ class Estimates:
         self._jobs.when_idle(PROBING, self.probe)
 
     def recall(self) -> None:
-        """Learn drawing times from the workspace's complete jobs, with checks and saving. Recent ones weigh most."""
+        """Learn drawing times from complete jobs, whose times include checks and saving. Recent jobs weigh most."""
         for summary in reversed(self._workspace.runs.search(RECALLED_RUNS)):
             if not summary.test_cases or summary.profile != self._profile.name:
                 continue
@@ -73,7 +73,7 @@ class Estimates:
                 self._driver.speeds.add(method_of(lineage.method).effort(lineage.settings, size), each)
 
     def probe(self) -> None:
-        """Draw noise in a few steps for a first estimate, if none exists. Stops if a person's job comes."""
+        """Draw an image in a few steps for a first estimate, unless one exists. Try later if a person's job comes."""
         driver, settings = self._driver, self._profile.settings
         if driver.speeds:
             return
@@ -89,7 +89,7 @@ class Estimates:
         driver.speeds.add(effort_of(settings.generation, size), step * settings.generation.steps + around)
 
     def _try(self, size: tuple[int, int], steps: int) -> tuple[float, float]:
-        """Draw one image. Return the seconds for all of it, with checks, and for each denoising step."""
+        """Draw one image. Return the seconds for the whole image with checks, and the seconds of a denoising step."""
         settings, description = self._profile.settings, method_of(DILLEMA.method)
         prompts = self._driver.prompts(DILLEMA)
         method = description.with_models(self._driver.models, prompts, self._profile.tasks.labels)

@@ -105,7 +105,7 @@ class Exchange:
         return f"{stem}.zip", file.getvalue()
 
     def saved_accepted(self, run_ids: Sequence[str], file: IO[bytes]) -> str:
-        """Write the accepted images of runs as a ZIP file and return its name. Raises UserError if none is accepted."""
+        """Write a ZIP file of the runs' accepted images. Return its name. Raises UserError if none is accepted."""
         runs = [self._workspace.runs.get(run_id) for run_id in dict.fromkeys(run_ids)]
         if not any(accepted_of(run) for run in runs):
             which = "This run has" if len(runs) == 1 else "These runs have"
@@ -130,16 +130,16 @@ class Exchange:
         return name_of_zip
 
     def take_picture(self, data: bytes, file_name: str, label: str = "") -> Taken:
-        """Open or restore the run in a picture, or begin a run with it. Raises UserError, with nothing changed."""
+        """Open or restore the run inside a picture; without one, begin a run with the picture. Raises UserError."""
         embedded = read_run_in(data)
         return Taken(self._runs.from_upload(data, file_name, label)) if embedded is None else self.restore(embedded)
 
     def take_run(self, data: bytes) -> Taken:
-        """Open or restore the run in a picture. Raises UserError if it contains none."""
+        """Open or restore the run inside a picture. Raises UserError if the picture contains no run."""
         return self.restore(require_run_in(data))
 
     def restore(self, embedded: EmbeddedRun) -> Taken:
-        """Open the run of a file if it is known, else save it. Raises UserError if that needs a missing source."""
+        """Open the run of a file if the workspace has it, else save it. Raises UserError if it has no source."""
         workspace, run_id = self._workspace, embedded.run.id
         stored = workspace.runs.get(run_id) if workspace.runs.exists(run_id) else None
         if stored is not None and self._runs.pixels(stored.source_sha) == embedded.source_sha:
@@ -150,7 +150,7 @@ class Exchange:
             return Taken(run_id, self._case_in(run_id, embedded), message)
         if embedded.source is None:
             raise UserError(
-                "The file does not carry its source image, which was too large: open the file in the workspace in "
+                "The file does not contain its source image, which was too large: open the file in the workspace in "
                 "which it was made."
             )
         name = " ".join(embedded.run.name.split())[:LONGEST_NAME] or "restored run"

@@ -52,7 +52,7 @@ class RunStage(RunCommand):
 
 class RunStore:
     """The driver's access to a run of a workspace. `job` is the id of the job to which new images belong. Values with
-    equal `batch` are undone together. By default, all values of this store have the same one.
+    the same `batch` are undone together. By default, these are all values of this store.
     """
 
     def __init__(self, runs: RunService, run: Run, notes: StageNotes, job: int | None = None, batch: str = "") -> None:
@@ -118,7 +118,7 @@ class _Wanted:
 
 
 class Execution:
-    """Work on a workspace's runs, for any thread. Starting raises UserError for a busy run or incomplete task."""
+    """Starts and stops work on runs, from any thread. Starting raises UserError for a busy run or incomplete task."""
 
     def __init__(
         self, runs: RunService, notes: StageNotes, editing: Editing, states: RunStates, previews: Previews
@@ -140,8 +140,8 @@ class Execution:
     @does("run", RunStage)
     def run_stage(self, sent: RunStage) -> None:
         """Run one text stage, even if its value is fresh. A value that a person wrote is replaced only with `force`. If
-        the stage's request to the model also answers later stages, those that are empty or stale are run too, unless a
-        person wrote one of their values. Raises CanBeInsistedOn if a person's value would be replaced without `force`.
+        one request to the model fills later stages too, those that are empty or stale are run as well, unless a person
+        wrote one of their values. Raises CanBeInsistedOn if a person's value would be replaced without `force`.
         """
         if not sent.force and self._holds_edit(self.workspace.runs.get(sent.run), sent.stage):
             message = (
@@ -152,7 +152,7 @@ class Execution:
         self.start(sent.run, (sent.stage, *self._filled_with(sent)), sent.stage)
 
     def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
-        """Return the later stages that the request of a stage also answers; () if a person edited one of them."""
+        """Return the later stages that the same request to the model fills; () if a person wrote one of the values."""
         _require_text_stage(command.stage)
         run = self.workspace.runs.get(command.run)
         recipe, settings, prompts = recipe_of(run.recipe), self.runs.settings(run), self.runs.prompts(run)
@@ -393,7 +393,7 @@ class Execution:
 
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
-    """Return the run's present alternatives, which a person may have edited, with the new ones of `grown`."""
+    """Return a run's present alternatives, which a person may have edited, and those of `grown` not in `before`."""
     stored = run.values.get("alternatives")
     present = stored.value.value.items if stored else ()
     items: dict[str, KeywordAlternatives] = {item.keyword: item for item in present}

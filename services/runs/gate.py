@@ -144,7 +144,7 @@ def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | Non
 
 
 def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:
-    """Return the seeds to try, in order, until a plan has images that do not exist yet."""
+    """Return the seeds to try in order. The first whose plan has images that do not exist yet is used."""
     if drawing.seed_mode == "fixed":
         return (0,)
     if drawing.seed_mode == "random":
@@ -189,7 +189,7 @@ class Outdated:
         return reasons_by_case
 
     def of_another_mask(self, run: Run, size: tuple[int, int]) -> frozenset[int]:
-        """Return the ids of test cases whose artifacts made from the mask would have other pixels now."""
+        """Return the ids of test cases whose control image or another artifact would differ with the present mask."""
         return frozenset(case.id for case in run.test_cases if self._redrawn(case, run, size))
 
     def _redrawn(self, case: StoredTestCase, run: Run, size: tuple[int, int]) -> bool:

@@ -51,7 +51,7 @@ class Listing:
     """Content of the list of runs."""
 
     runs: tuple[RunSummary, ...]
-    """The latest runs that match the search, last changed first. Without one, a batch shows only its latest run."""
+    """The latest runs that match the search, last changed first. Without a search, a batch has only one run here."""
     total: int
     """Number of runs that are not deleted."""
     found: int
@@ -120,7 +120,7 @@ class RunService:
         return stale_stages(recipe, run.task, pixels, values, settings, producers)
 
     def inputs_key(self, stage: StageName, run: Run, settings: Settings) -> str:
-        """Return the key of a stage's current inputs. Raises UserError if a stage that it reads is empty."""
+        """Return a hash of a stage's current inputs. Raises UserError if another stage that it reads is empty."""
         values = {name: stored.value.value for name, stored in run.values.items()}
         try:
             return inputs_key(recipe_of(run.recipe), stage, run.task, self.pixels(run.source_sha), values, settings)
@@ -266,7 +266,7 @@ class RunService:
         self.workspace.runs.set_recipe(run, chosen.name)
 
     def give_mask(self, run_id: str, data: bytes, classes: str) -> tuple[str, ...]:
-        """Set a run's mask; `classes` is like "0 sky, 1 road". Return notes on corrections. Raises UserError."""
+        """Set a run's mask with `classes` such as "0 sky, 1 road". Return notes on corrections. Raises UserError."""
         run = self.workspace.runs.get(run_id)
         mask = read_mask(data, self.source(run).size, parse_classes(classes))
         self.workspace.runs.set_mask(run_id, mask.image, mask.classes)
@@ -306,7 +306,7 @@ def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
     for case in workspace.runs.get(run_id).test_cases:
         if case.id == case_id:
             return case
-    raise UserError("This result is not of this run: choose one of the shown results.", field="case")
+    raise UserError("This test case is not of this run: choose one of the run's.", field="case")
 
 
 def task_problem(task: Task) -> str:

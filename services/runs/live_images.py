@@ -67,7 +67,7 @@ class ControlImages:
         self._drawn.put(_key(run.source_sha, conditioning, side), np.asarray(drawn, np.uint8))
 
     def fitted(self, sha: str, side: int) -> Pixels:
-        """Return a source image as the generator gets it, with short side `side`: RGB, shape (h, w, 3)."""
+        """Return a source image in the generator's size, `side` pixels on the short side: RGB, shape (h, w, 3)."""
 
         def make() -> Pixels:
             return np.asarray(fit(self._workspace.images.load(sha).convert("RGB"), side, SIDE_MULTIPLE), np.uint8)

@@ -30,7 +30,7 @@ class ModelLoading(Generic[T]):
         `key` share one call.
 
         `on_wait` is called repeatedly, and an exception from it ends the waiting. The loading itself cannot be stopped:
-        the next request with this `key` waits for it again. Raises UserError after `LOAD_SECONDS`, or as `make`.
+        the next request with this `key` waits for it again. Raises UserError after `LOAD_SECONDS`, or `make`'s errors.
         """
         with self._lock:
             coming = self._coming.get(key)

@@ -92,7 +92,7 @@ class ModelComparison:
     """True if predictions or mask checks are still to be computed."""
     source: Prediction | None = None
     results: Mapping[int, Prediction] = field(default_factory=dict)
-    """Predictions by test case."""
+    """Predictions by test case id."""
     figures: Mapping[int, tuple[ClassFigures, ...]] = field(default_factory=dict)
     """Figures of each class by test case id, only if the model is a segmenter."""
     masked: bool = False
@@ -100,7 +100,7 @@ class ModelComparison:
     outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
     """Outcomes by test case id, compared with the prediction on the source."""
     mask_kept: Mapping[int, MaskChecks] = field(default_factory=dict)
-    """By test case: checks that the mask is kept, or words on why there are none; {} for classification."""
+    """By test case id: checks that the mask is kept, or words on why there are none; {} for classification."""
     classes: tuple[str, ...] = ()
     """All classes of the model; () if the model was not loaded yet."""
 
@@ -110,11 +110,11 @@ class ModelComparison:
         return frozenset(case for case, outcome in self.outcomes.items() if outcome.standing == "fails here")
 
     def is_right(self, guess: str, label: str) -> bool | None:
-        """Return True if a predicted class is right for a label; None if no class of the model is."""
+        """Return True if the predicted class `guess` is right for a label; None if no class of the model would be."""
         return is_right(guess, label, self.classes)
 
     def no_class_for(self, label: str) -> str:
-        """Return a sentence if no class of the model fits a label, which is then not compared; else ""."""
+        """Return a sentence if no class of the model fits a label, so that nothing is compared with it; else ""."""
         return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
@@ -260,7 +260,7 @@ class PredictionService:
         return found_here(self._workspace, chosen)
 
     def key_of(self, chosen: UnderTestSettings) -> str:
-        """Return the key of a model's stored predictions: of the model that these settings loaded last."""
+        """Return the key of the stored predictions of the model that these settings loaded last."""
         return self._workspace.models_under_test.key_of(model_key(chosen))
 
     def try_again(self, chosen: UnderTestSettings) -> None:
@@ -336,7 +336,7 @@ class PredictionService:
             raise Cancelled
 
     def require_known(self, chosen: UnderTestSettings) -> None:
-        """Raise UserError for a server that the profile does not name: strangers may give it, and images go to it."""
+        """Raise UserError for a model on a server that the profile does not name, so that no stranger gets images."""
         profile = self._profile
         known = (profile.model_under_test.classification, profile.model_under_test.segmentation)
         if chosen.source == "http" and chosen.address not in {one.address for one in known if one is not None}:
@@ -348,7 +348,7 @@ class PredictionService:
     def _compared(
         self, run: Run, task: Task, source: Prediction | None, found: Prediction
     ) -> tuple[ClassFigures, ...] | None:
-        """Return the class figures of one generated image; None without a prediction, or for a classifier."""
+        """Return the class figures of a generated image; None for a classifier or without the source's prediction."""
         if source is None or "classification" in (source.kind, found.kind):
             return None
         return self._compare(source, found, run.mask_sha, classes_of(run), task.protected)

@@ -25,7 +25,7 @@ class Sample:
     path: Path
     task: Task
     caption: str
-    """Caption of the sample's author."""
+    """Caption written by the sample's author."""
     mask: Path | None = None
     classes: Mapping[int, str] = field(default_factory=dict)
     """Names of the mask's classes by class number."""

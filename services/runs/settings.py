@@ -85,7 +85,7 @@ class RunSettings:
 
         def change(plain: Plain) -> None:
             if field not in plain.get(section, {}):
-                raise UserError(f"There is no setting {section}.{field}.", field="setting")
+                raise UserError(f"There is no setting {section}.{field}: choose one of the run's.", field="setting")
             plain[section][field] = sent.value
 
         self.change(sent, change)
@@ -103,7 +103,7 @@ class RunSettings:
         defaults = recipe.settings_in(self._profile).model_dump(mode="json")
         for section in sent.sections:
             if section not in defaults:
-                raise UserError(f"There is no section {section!r} of the settings.", field="sections")
+                raise UserError(f"There is no section {section!r}: choose one of the run's settings.", field="sections")
         self.change(sent, lambda plain: plain.update({name: defaults[name] for name in sent.sections}))
 
     @does("preset", edit_conflicts.StateEdit, stage_of_command="generation")
@@ -119,7 +119,7 @@ class RunSettings:
 
     @does("reuse-seed", edit_conflicts.StateEdit, stage_of_command="generation")
     def reuse_seed(self, sent: edit_conflicts.StateEdit, case: edit_conflicts.CaseId) -> None:
-        """Fix the seed of the next images to a test case's. Raises UserError for a test case of another run."""
+        """Use the seed of a test case for the next images. Raises UserError for a test case of another run."""
         fixed = {"seed_mode": "fixed", "seed": case_of(self._workspace, sent.run, case).lineage.seed}
         self.change(sent, lambda plain: plain["generation"].update(fixed))
 
@@ -174,8 +174,8 @@ class RunSettings:
         sent: PromptEdit,
         template: Annotated[str, Field(description="The template, with the variables that its stage fills in")],
     ) -> None:
-        """Save an own prompt template for a language stage of a run. Raises an error that names a wrong or missing
-        variable.
+        """Save an edited prompt template for a stage that asks a language model. Raises an error that names a wrong or
+        missing variable.
         """
         template = template.replace("\r\n", "\n")
         recipe = recipe_of(self._workspace.runs.get(sent.run).recipe)
@@ -190,7 +190,7 @@ class RunSettings:
         self._set_prompt(sent, "")
 
     def _set_prompt(self, command: PromptEdit, template: str) -> None:
-        """Save a template, "" for the profile's. A person who saves after another page gets a message."""
+        """Save a prompt template, or "" for the profile's. If another page changed it since, a notice is shown."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             name = _prompt_name(recipe_of(run.recipe), command)

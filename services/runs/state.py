@@ -105,7 +105,7 @@ class StageNotes:
 
 
 Presets = Mapping[str, Mapping[str, Any]]
-"""For the name of each preset, the settings of the generation that it changes."""
+"""Generation settings that each preset changes, by the preset's name."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class RunState:
 
     @property
     def active(self) -> bool:
-        """Return True while a job works on the run or waits for it."""
+        """Return True while a job on the run waits or runs."""
         return self.job is not None and self.job.active
 
     @property
@@ -283,6 +283,6 @@ class RunStates:
 
 
 def model_names(profile: Profile) -> dict[str, str]:
-    """Return the model family's name for each model whose weights are a path, which would tell a person little."""
+    """Return the names of model families by title, for models with local weights, whose title is only a path."""
     used = profile.weights().values()
     return {weights.title: weights.family for weights in used if weights.family and weights.local() is not None}

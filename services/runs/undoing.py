@@ -32,7 +32,7 @@ class Undone:
 
     said: str
     again: str
-    """The command that reverses it: "undo" or "redo"."""
+    """The command that reverses this one: "undo" or "redo"."""
 
 
 class Undoing:
@@ -65,7 +65,7 @@ class Undoing:
 
     @does("redo", RunCommand)
     def redo(self, run: str, tab: Tab = "") -> Undone:
-        """Redo the step that was undone last, if nothing else was changed since. Raises UserError as `undo`."""
+        """Redo the step that was undone last, if nothing else was changed since. Raises the errors of `undo`."""
         with self._runs.changing:
             step = self._workspace.steps.of(run).next_redo
             if step is None:

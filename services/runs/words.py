@@ -15,7 +15,7 @@ from storage.workspace import Workspace
 
 DEFAULT_ARTIFACTS = recipe_of(DEFAULT_RECIPE).drawing_method.artifacts
 EDITED = "edited_values.csv"
-"""Name of an exported file with the share of each stage's values that people changed."""
+"""Name of an exported file that has, for each stage, the share of values that people changed."""
 EDITED_COLUMNS = ("profile", "stage", "values", "changed", "share")
 
 
@@ -52,10 +52,10 @@ def text_progress(run: RunSummary) -> str:
 
 
 def edited_rows(shares: Sequence[EditedShare]) -> list[dict[str, Any]]:
-    """Return one row for each profile and stage, with the columns `EDITED_COLUMNS`."""
+    """Return these shares of changed values as rows with the columns `EDITED_COLUMNS`."""
     return [facts(one, "profile stage values changed", share=round(one.share, 4)) for one in shares]
 
 
 def edited_csv(workspace: Workspace, run_ids: Sequence[str]) -> bytes:
-    """Return the shares of these runs as CSV. If no value is stored for them, the CSV has only the header."""
+    """Return the shares of changed values in these runs as CSV, with only the header if they have no values."""
     return csv_text(edited_rows(workspace.runs.edited(run_ids)), EDITED_COLUMNS).encode()

@@ -190,7 +190,7 @@ def test_a_run_without_its_source_is_refused_elsewhere(
     run = studio.workspace.runs.get(finished(studio))
     monkeypatch.setattr("pipeline.run_files.embedded.LARGEST_PICTURE", 10)
     data = studio.exchange.saved_image(run.test_cases[0].id)[1]
-    with pytest.raises(UserError, match="does not carry its source image"):
+    with pytest.raises(UserError, match="does not contain its source image"):
         elsewhere.exchange.take_run(data)
     assert elsewhere.runs.latest() == ()
     assert studio.exchange.take_run(data).run_id == run.id
