@@ -47,7 +47,7 @@ from storage.runs.runs import insert_run, mask_columns
 from storage.runs.test_cases import insert_test_cases
 
 WAITS = "It waits for the search."
-"""Reason why an image is skipped that a search for weak cells may still choose. `ledger.toml` repeats it."""
+"""Reason stored for a skipped image that a search for weak cells may still choose. `ledger.toml` repeats it."""
 MOST_DEATHS = 3
 """Number of workers that die with a piece of work before the piece counts as failed."""
 _AT_ONCE = 20_000
@@ -56,7 +56,7 @@ _QUERIES = DataTable(__file__, str)
 
 
 def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
-    """Add new work of a pass, all or nothing. Known work stays. `skipped` maps keys of work to skip to reasons.
+    """Add new work of a pass, all or nothing. Known work stays. `skipped` has reasons by key for work to skip.
 
     Call it for some thousand pieces at a time, as other writers have to wait for the transaction.
     """
@@ -118,7 +118,7 @@ class Batches(Repository):
         return insert_row(db, "batches", {**row, "settings": pack(dict(settings)), "created": now()})
 
     def add_sources(self, batch: int, items: Iterable[Item]) -> None:
-        """Add new items as sources, in several transactions. `plan` adds work only after all sources are added."""
+        """Add new items as sources, in several transactions. Call `is_planned` when all are added."""
         items = iter(items)
         while some := list(islice(items, _AT_ONCE)):
             self._add_sources(batch, some)
@@ -158,7 +158,7 @@ class Batches(Repository):
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
-        """Skip planned images and those that wait for a search (`left`), plan skipped ones (`back`), and add `work`."""
+        """Skip the images `left` (with reasons), plan the skipped images `back` again, and add new images `work`."""
         time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ?"
         for one, reason in left.items():
             db.execute(f"{change} AND (state = 'planned' OR reason = ?)", ["skipped", reason, time, one, WAITS])
@@ -194,7 +194,7 @@ class Batches(Repository):
 
     @write
     def choose(self, db: Db, batch: int, chosen: Sequence[Chosen]) -> None:
-        """Plan images that wait for the search, all or nothing."""
+        """Plan the images that a search chose, all or nothing."""
         for one in chosen:
             db.execute(_QUERIES["choose"], {**vars(one), "batch": batch, "reason": WAITS, "time": now()})
         change_row(db, "batches", batch, {"finished": None})
@@ -223,7 +223,7 @@ class Batches(Repository):
 
     @read
     def next_lot(self, db: Db, batch: int, stage: Pass) -> int:
-        """Return a lot number that is larger than all lot numbers of a pass."""
+        """Return the next free number of a lot: pieces of work of a pass that are leased together."""
         query = "SELECT coalesce(max(lot), -1) + 1 FROM batch_work WHERE batch = ? AND pass = ?"
         return int(first_value(db, query, [batch, stage]))
 
@@ -243,13 +243,13 @@ class Batches(Repository):
 
     @write
     def let_go(self, db: Db, batch: int) -> None:
-        """Give up the batch. Work that this process had leased is planned again."""
+        """Release a batch that this process held. Its leased work is planned again."""
         _release(db, batch)
         db.execute("UPDATE batches SET process = NULL WHERE id = ? AND process = ?", [batch, self._images.process])
 
     @write
     def set_wish(self, db: Db, batch: int, wish: Wish) -> None:
-        """Record a person's wish, obeyed after the current lots. Raises UserError for an unknown batch."""
+        """Record a person's wish to continue, pause or cancel, obeyed after the current work. Raises UserError."""
         _require(db, batch)
         change_row(db, "batches", batch, {"wish": wish})
 
@@ -293,7 +293,7 @@ class Batches(Repository):
 
     @write
     def lease(self, db: Db, batch: int, expected: Mapping[int, int]) -> frozenset[int]:
-        """Lease those planned pieces whose number of tries still equals the number in `expected`. Return them."""
+        """Lease the planned pieces of work whose number of tries is still as in `expected`. Return their ids."""
         rows = db.execute(_QUERIES["planned"], [batch, pack(list(expected))]).fetchall()
         leased = [one for one, tries in rows if tries == expected[one]]
         _set_leased(db, leased)
@@ -301,7 +301,7 @@ class Batches(Repository):
 
     @write
     def worker_died(self, db: Db, pieces: Sequence[int]) -> None:
-        """Plan the leased work of a dead worker again. Work that was lost with `MOST_DEATHS` workers fails."""
+        """Plan the leased work of a dead worker again. Work with which `MOST_DEATHS` workers died fails."""
         values = {"pieces": pack(list(pieces)), "most": MOST_DEATHS, "time": now()}
         db.execute(_QUERIES["worker_died"], values)
 
@@ -362,7 +362,7 @@ class Batches(Repository):
 
     @read
     def minutes(self, db: Db, batch: int, stage: Pass, most: int = 60) -> tuple[tuple[str, int], ...]:
-        """Return (minute in UTC, number of finished pieces) for the latest minutes of a pass with finished pieces."""
+        """Return (minute in UTC, pieces finished in it) for the latest minutes in which work of a pass was finished."""
         query = "SELECT minute, number FROM batch_minutes WHERE batch = ? AND pass = ? ORDER BY minute DESC LIMIT ?"
         return tuple(db.execute(query, [batch, stage, most]).fetchall())
 
@@ -394,8 +394,8 @@ class Batches(Repository):
 
     @read
     def verdicts(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return how many images that the batch drew are accepted and rejected, without images of later jobs. Also
-        return how many accepted images studies find valid and invalid. Here an image counts once for each study.
+        """Count by verdict the images that the batch drew, without images of later jobs. Also count the accepted images
+        that studies find valid or invalid, once for each study.
         """
         return dict(row for name in ("reviewed", "studied") for row in db.execute(_QUERIES[name], [batch]))
 

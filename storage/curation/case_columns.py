@@ -100,7 +100,7 @@ class CaseTable:
         return len(self.entry)
 
     def rows_of(self, entries: Numbers) -> Numbers:
-        """Return the row index of each catalogue number. Numbers that are not in the catalogue are left out."""
+        """Return the row index of each catalogue number. All of them must be in the table."""
         return np.searchsorted(self.entry, entries)
 
 
@@ -167,7 +167,7 @@ class CaseColumns(Repository):
 
     @read
     def entries(self, db: Db, image_filter: ImageFilter) -> Numbers:
-        """Return the catalogue numbers of the images that match, ascending."""
+        """Return the catalogue numbers of the images that match a filter, ascending."""
         return entry_sets.entries_of(Selection(db, image_filter).whole)
 
     @read

@@ -166,7 +166,7 @@ class Decisions(Repository):
 
     @write
     def tag(self, db: Db, target: Target, tag: str, put: bool = True, author: str = "", key: str = "") -> Change:
-        """Add a tag to images or remove it. `key` works as in `review`. Raises its errors, and UserError for no tag."""
+        """Add a tag to images or remove it. `key` and errors are as in `review`; also raises UserError for no tag."""
         name = checked_text(tag, "The tag", LONGEST_TAG, "tag", if_empty="Give the tag a name.")
         what = name if put else f"{name} (taken off)"
         return _decide(db, "tag", what, author, target, {"tag": name, "put": int(put)}, key)
@@ -223,12 +223,12 @@ class Decisions(Repository):
 
     @read
     def repeatable(self, db: Db, session: int, waits: int) -> tuple[int, ...]:
-        """Return images to show again: decided alone, at least `waits` decisions ago, unchanged, not repeated yet."""
+        """Return images to show again: decided alone, at least `waits` decisions ago, unchanged, not yet repeated."""
         return tuple(entry for entry, _ in _repeatable(db, session, waits))
 
     @write
     def answer_repeat(self, db: Db, session: int, entry: int, verdict: Verdict, reason: str = "") -> bool:
-        """Store the verdict on a repeated image. Return True if it is the same. Raises UserError if it is not due."""
+        """Store the verdict on an image shown again. Return True if it is the same. Raises UserError if not due."""
         _session(db, session)
         reason = _reason(verdict, reason)
         for candidate, before in _repeatable(db, session, 0):
@@ -367,15 +367,15 @@ def _last_of(db: Db, author: str) -> list[Row]:
 
 
 def _chain(db: Db, decision: int) -> list[Row]:
-    """Return the decisions of the chain with this decision, the first one first; [] if it is unknown."""
+    """Return the chain of a decision: the first decision, its undo, the undo of that and so on; [] if unknown."""
     return list(db.query(_QUERIES["chain"], [decision]))
 
 
 def _rows_after(db: Db, first: Row) -> list[tuple[str, Row]]:
-    """Return the rows, each with its table, that undo the last decision of a chain.
+    """Return the new rows that undo the last decision of a chain, each with the name of its table.
 
-    The value of a new row comes from the latest row whose decision is still in force. A row that an undo added does not
-    count, except an undo in a run's history.
+    A new row repeats the latest row whose decision is then in force, or default values. Rows that an undo added are not
+    repeated, except those of an undo in a run's history.
     """
     moved: list[tuple[str, Row]] = []
     for table, keys in _LOGS[first["kind"]]:

@@ -23,8 +23,8 @@ BYTES = CHUNK // 8
 BINS = 50
 """Number of bins for each unit of a measure. Figures of checks range from -1 to 1."""
 REVIEWS = 409_600.0
-"""Unit of the measures "reviewed" and "source", whose values are row numbers of reviews and of first entries. A bin
-covers 8,192 of them."""
+"""Unit of the measures "reviewed" and "source", whose values are row numbers of reviews and of sources' first entries.
+A bin covers 8,192 of them."""
 SLACK = 1e-9
 """Distance from the end of a bin within which float rounding may put a number into the next bin."""
 Bits = NDArray[np.uint8]
@@ -175,7 +175,7 @@ def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
 
 
 def bin_of(number: float) -> int:
-    """Return the bin of a number. Larger numbers never have lower bins. The view `catalogue_number_facets` agrees."""
+    """Return the bin of a number, as the view `catalogue_number_facets`. Larger numbers never have lower bins."""
     return int(min(max(number, -1000.0), 1000000.0) * BINS + 1000000) - 1000000
 
 

@@ -64,7 +64,7 @@ class ImportedImage(ImageFacts):
 class Imports(Repository):
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """Begin an import and return its number. If content and options are those of another one, continue that one."""
+        """Begin an import and return its number. If an earlier import has the same content and options, continue it."""
         query = "SELECT id FROM imports WHERE content = ? AND options = ?"
         if known := first_value(db, query, [content, _key(options)]):
             return int(known)
@@ -73,7 +73,7 @@ class Imports(Repository):
 
     @write
     def add(self, db: Db, number: int, images: Sequence[NewImage]) -> int:
-        """Add images with their files. Known images stay unchanged. Return how many are new to the catalogue."""
+        """Add images with their files, unless this import has them. Return how many are new to the catalogue."""
         if _row(db, number)["state"] == "done":
             return 0
         added = 0
@@ -118,7 +118,7 @@ class Imports(Repository):
 
     @read
     def held(self, db: Db, number: int) -> frozenset[str]:
-        """Return the images that an import has added so far, by their SHA-256."""
+        """Return the SHA-256 of each image that an import has added so far."""
         return frozenset(first_column(db, "SELECT image FROM imported_images WHERE import = ?", [number]))
 
     @read

@@ -44,13 +44,13 @@ class Judgements(Repository):
 
     @read
     def count_open(self, db: Db, image_filter: ImageFilter) -> int:
-        """Count the generated images of a filter that no judge has judged."""
+        """Count the generated images that match a filter and that no judge has judged."""
         return entry_sets.size(_open(db, image_filter))
 
     @read
     def entries(self, db: Db, image_filter: ImageFilter, again: bool = False) -> list[int]:
-        """Return the catalogue numbers of a filter's generated images that no judge has judged, newest first. With
-        `again`, include the images that were judged here.
+        """Return the catalogue numbers of the generated images that match a filter and that no judge has judged, newest
+        first. With `again`, include the images that were judged in this workspace.
         """
         bits = _open(db, image_filter)
         if again:
@@ -60,7 +60,7 @@ class Judgements(Repository):
 
     @read
     def to_judge(self, db: Db, entries: Sequence[int]) -> list[ToJudge]:
-        """Return what a judge has to know of these images, in order. Images without a source are left out."""
+        """Return the facts that a judge needs about these images, in order. Images without a source are left out."""
         return list(records(db, ToJudge, _TO_JUDGE, [pack(list(entries))]))
 
     @read

@@ -53,8 +53,8 @@ def _run(db: Db, run: int) -> ScoreRun:
 class Scores(Repository):
     @write
     def save(self, db: Db, new: NewScores) -> int:
-        """Save scores and return the number of their run. They replace the scores of their task and all scores across
-        tasks.
+        """Save scores and return the number of their run. The catalogue shows them instead of scores of the same task
+        and scores of runs across all tasks.
 
         Raises ValueError if there is no score or a score is outside 0 to 1.
         """
@@ -106,8 +106,8 @@ def _forget(db: Db) -> None:
 
 
 def _in_use(db: Db) -> list[int]:
-    """Return the runs in use: the latest run of each task since the last run across all tasks. If there is none since,
-    return that run alone.
+    """Return the runs in use: the latest run of each task since the last run across all tasks. If no task has one,
+    return only the run across all tasks.
     """
     run_by_task: dict[str, int] = {}
     for run, task in db.execute("SELECT id, json_extract(learnt, '$.task') FROM score_runs ORDER BY id DESC"):
@@ -132,7 +132,7 @@ def _scores_in_use(db: Db) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
 
 
 def scored_rows(db: Db) -> list[Row]:
-    """Return the rows that `catalogue_numbers` must have according to the runs in use."""
+    """Return the rows that the table `catalogue_numbers` must have for the scores in use."""
     measure = first_value(db, f"SELECT {NUMBER}")
     pairs = zip(*(column.tolist() for column in _scores_in_use(db)), strict=True)
     return [{"measure": measure, "entry": entry, "number": score} for entry, score in pairs]

@@ -80,7 +80,7 @@ class Selection:
 
     @cached_property
     def whole(self) -> Bits:
-        """The set of all selected entries."""
+        """Return the set of all selected entries."""
         return self.part(0, self.chunks)
 
     @property
@@ -111,7 +111,7 @@ class Selection:
         return number
 
     def by_entry(self, key: int | None, backwards: bool, left_out: Bits | None = None) -> Iterator[int]:
-        """Yield the selected entries after `key` by number; None starts at the first."""
+        """Yield selected entries by number, except those in `left_out`, after `key` or (None) from the first."""
         at = (1 << 62 if backwards else -1) if key is None else key
         first = min(max(at, 0) >> CHUNK_BITS, self.chunks - 1) // _PART
         parts = range(first, -1, -1) if backwards else range(first, -(-self.chunks // _PART))
@@ -125,7 +125,7 @@ class Selection:
                 yield entry + offset
 
     def scored(self, band: ScoreBand) -> Bits:
-        """Return all entries of the catalogue with a validity score in a band."""
+        """Return all entries of the catalogue with a validity score in a range, upper end excluded."""
         low = -math.inf if band.low is None else band.low
         high = math.inf if band.high is None else math.nextafter(band.high, -math.inf)  # the float just below
         return self._between(SCORE, low, high)
@@ -192,7 +192,7 @@ class Selection:
         """Return the model under test with most predictions for these entries; "" if none has any."""
         facets = sorted(first_column(self._db, _QUERIES["most_read"]))
         counts = {facet: entry_sets.size(bits & self.having(facet)) for facet in facets}
-        most_common = max(facets, key=lambda facet: counts[facet], default="")  # of equal counts the first by name
+        most_common = max(facets, key=lambda facet: counts[facet], default="")  # of equal counts, the first name
         return most_common.removeprefix("model:") if counts.get(most_common) else ""
 
     def of_facet(self, facet: str, values: Sequence[str]) -> Bits:
@@ -210,13 +210,13 @@ class Selection:
         return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
 
     def _between(self, measure: str, low: float, high: float) -> Bits:
-        """Return all entries whose figure is in a range, ends included. Only the end bins are read by figure."""
+        """Return all entries whose figure is in a range, ends included. Only figures in the end bins are read."""
         ends = {entry_sets.bin_of(low), entry_sets.bin_of(high)}
         entry_counts = {value: size for _, value, size in self.listed(f"bin:{measure}")}
         inside = [value for value in entry_counts if min(ends) < int(value) < max(ends)]
         outside = [value for value in entry_counts if value not in inside]
         if sum(entry_counts[value] for value in inside) > sum(entry_counts[value] for value in outside):
-            # Read the sets with fewer entries.
+            # Read the bins inside or outside the range, whichever have fewer entries.
             bits = self.having("measure", [measure]) & ~self.having(f"bin:{measure}", outside)
         else:
             bits = self.having(f"bin:{measure}", inside)
@@ -368,7 +368,7 @@ class Walk:
         return PageKey(row[1], row[0]) if row is not None else None
 
     def _place_in_bin(self, number: int, place: int, figure: float, entry: int) -> int:
-        """Return how many selected entries of its bin stand before an entry."""
+        """Return how many selected entries of its bin come before an entry in the order."""
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
         sign, last = (">", "number <= :high") if self._falling else ("<", "number >= :low")
         query = _QUERIES["before_in_bin"].format(last=last, sign=sign)
@@ -402,13 +402,13 @@ class Walk:
 
 
 class InformationWalk:
-    """Walks by the number of reasons to review an image. Images with equally many ones are a stratum, newest first."""
+    """Walks from many reasons to review an image to few. Images with equally many form a stratum, newest first."""
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata
 
     def from_key(self, key: PageKey | None) -> Iterator[PageKey]:
-        """Yield keys like `Walk.from_key`. A key holds a stratum, so later verdicts on its image do not move it."""
+        """Yield keys like `Walk.from_key`. A key holds its stratum, so a later verdict on the image has no effect."""
         start = self._stratum(key) if key is not None else 0
         for number in range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None
@@ -454,7 +454,7 @@ def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = No
 
 
 def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
-    """Return the images that match now, for a review whose own decisions change what matches.
+    """Return the images that match a filter now. A review of them is not disturbed if its decisions change the matches.
 
     A million images take 125 kB, and seven times as much in the order "information", which is kept too. Other orders
     still change: in "reviewed" an image moves when it gets a verdict.

@@ -31,7 +31,7 @@ def value_id(db: Db, facet: str, value: str) -> int:
 
 
 def make_set(db: Db, value: int, entries: Numbers) -> None:
-    """Store the first set of a value, and its number of entries outside deleted runs. `entries` must ascend."""
+    """Store the set of a value without one, and its number of entries outside deleted runs. `entries` must ascend."""
     number = 0
     present = value_id(db, "there", "") << KEY_BITS
     for chunk in np.unique(entries >> CHUNK_BITS).tolist():
