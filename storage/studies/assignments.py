@@ -29,13 +29,13 @@ from storage.studies.rows import append_vote, item_of, items_given, log_change, 
 _MOST_NOTED = 20_000
 """Maximum number of latest assignments whose lease time by `time.monotonic` is remembered."""
 _BY_TOKEN = "SELECT * FROM assignments WHERE public = ?"
-_NOT_YOURS = "This image is not assigned to you, or no longer; continue with the next one."
-"""Refusal of a missing assignment and of another worker's. They look the same, so nothing is revealed."""
+_NOT_YOURS = "This image is not, or no longer, assigned to you; continue with the next one."
+"""Message that refuses a missing assignment, and also another worker's, so that it does not reveal which."""
 _QUERIES = DataTable(__file__, str)
 
 
 def _with_conditions(name: str) -> str:
-    """Return a query with the named conditions filled in."""
+    """Return the query `name` with the conditions `to_see` and `to_read` filled in."""
     return _QUERIES[name].format(to_see=_QUERIES["to_see"].format_map(_QUERIES), to_read=_QUERIES["to_read"])
 
 
@@ -95,7 +95,7 @@ class Assignments(Repository):
 
     @read
     def image_of(self, db: Db, token: str, worker: str) -> str | None:
-        """Return the picture of a token while its worker judges it or reads its explanation; otherwise None."""
+        """Return the picture with this token while its worker judges it or reads feedback on it; otherwise None."""
         sha: str | None = first_value(db, _with_conditions("image_of"), {"token": whole(token[:100]), "worker": worker})
         return sha
 
@@ -241,7 +241,7 @@ class Assignments(Repository):
 
     @read
     def controls_left(self, db: Db, study_id: str, worker: str) -> int:
-        """Return the number of a worker's remaining control items, with the current one, without known pictures."""
+        """Return how many control pictures a worker has not judged yet, without those known from the training."""
         query = _QUERIES["controls_left"]
         values = {"study": study_id, "worker": worker}
         seen_in_training = told_of(db, study_id, worker)
@@ -253,7 +253,7 @@ class Assignments(Repository):
 
     @read
     def waiting(self, db: Db, study_id: str, worker: str) -> bool:
-        """Return True if others have leased items that this worker has not judged. One of them may become free."""
+        """Return True if others hold leases on items that this worker has not judged, which may become free."""
         return bool(first_value(db, _QUERIES["waiting"], {"study": study_id, "worker": worker}))
 
     def _noted(self, assignment: Assignment) -> Assignment:

@@ -16,15 +16,15 @@ from storage.studies.rows import append_vote, items_given
 from storage.studies.workers import enrol, insert_decision
 
 IMPORTED = "imported-"
-"""Prefix for the name of a worker who voted elsewhere, so that no worker here has the same record."""
+"""Prefix for names of workers who voted elsewhere, so that they differ from names of workers here."""
 LONGEST_WORKER = 80
 
 
 def imported_worker(db: Db, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
-    """Return the worker's name here. A new worker is added and enrolled. The vote is counted as their next one."""
+    """Return the worker's name here, after adding a new worker. `numbers` counts each worker's assignments."""
     name = whole(" ".join(vote.worker.split()))
     if not name or len(name) > LONGEST_WORKER:
-        raise UserError(f"Nothing was imported: a worker's name has 1 to {LONGEST_WORKER} characters.")
+        raise UserError(f"Nothing was imported: a worker's name must have 1 to {LONGEST_WORKER} characters.")
     worker = name if name.startswith(IMPORTED) else IMPORTED + name
     if worker not in numbers:
         db.execute("INSERT OR IGNORE INTO workers (id, created) VALUES (?, ?)", [worker, now()])
@@ -48,7 +48,7 @@ def import_vote(
         raise UserError(f"Nothing was imported: {worker} has a vote on item {item['public']} already.")
     accepted, submitted = _time(vote.accepted), _time(vote.submitted)
     if accepted > submitted or not math.isfinite(vote.seconds) or vote.seconds < 0:
-        raise UserError(f"Nothing was imported: a vote of {vote.worker[:80]!r} has an end before its start.")
+        raise UserError(f"Nothing was imported: a vote of {vote.worker[:80]!r} has impossible times or seconds.")
     query = "SELECT exclusion IS NULL FROM enrolments WHERE study = ? AND worker = ?"
     row = {
         "public": secrets.token_urlsafe(16),

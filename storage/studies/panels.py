@@ -88,7 +88,7 @@ class Panels(Repository):
 
 
 def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
-    """Return two flags: True if an open link admitted anybody, and True if it admitted only people of a panel.
+    """Return two flags: True if an open link ever admitted anybody, and True if it ever admitted only panel members.
 
     If a link was open before its panel was set, the first flag is True only if somebody joined in that time.
     """

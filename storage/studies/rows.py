@@ -26,7 +26,7 @@ def items_given(db: Db, study_id: str, worker: str) -> int:
 
 
 def release(db: Db, study_id: str, worker: str) -> None:
-    """End the worker's lease. They get the same item first when they go on, if it still needs votes."""
+    """End the worker's lease. If its item still needs votes, they get it first when they continue."""
     query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
     db.execute(query, [study_id, worker])
 

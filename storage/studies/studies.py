@@ -114,7 +114,7 @@ class Studies(Repository):
 
     @write
     def set_votes(self, db: Db, study_id: str, votes: int, consensus: int) -> None:
-        """Increase the votes per item by new rules. Raises UserError for fewer votes, or if not running or paused."""
+        """Set more votes per item by new rules. Raises UserError for fewer votes, and for a draft or closed study."""
         row = require_study(db, study_id)
         rules = rules_of(row["rules"])
         if row["state"] not in ("running", "paused"):
@@ -122,7 +122,7 @@ class Studies(Repository):
         if votes < rules.votes:
             raise UserError(f"Every item gets {rules.votes} votes already; name that number or a larger one.")
         if not 1 <= consensus <= votes:
-            raise UserError(f"A consensus of {votes} votes takes between 1 and {votes} equal answers.")
+            raise UserError(f"With {votes} votes an item, a consensus needs 1 to {votes} equal answers.")
         if (votes, consensus) == (rules.votes, rules.consensus):
             return
         later = replace(rules, votes=votes, consensus=consensus, version=rules.version + 1)
@@ -209,7 +209,7 @@ class Studies(Repository):
 
     @write
     def restore(self, db: Db, records: Records, images: Mapping[str, str], check: Callable[[StudyData], None]) -> str:
-        """Restore a study from its records, all or nothing. Return its id. `check` may refuse. Raises UserError."""
+        """Restore a study from its records, all or nothing. Return its id. `check` may raise UserError to refuse it."""
         return insert_records(db, records, images, lambda study_id: check(_data(db, study_id)))
 
     # Queries
@@ -286,7 +286,7 @@ class Studies(Repository):
             worker = imported_worker(db, study_id, vote, numbers)
             if vote.item not in items:
                 raise UserError(
-                    f"Nothing was imported: a vote names item {vote.item}, which is not one of the study's."
+                    f"Nothing was imported: a vote is on item {vote.item}, which is not one of the study's."
                 )
             import_vote(db, study_id, worker, numbers[worker], items[vote.item], vote, decisions)
         for worker, number in numbers.items():
@@ -303,7 +303,7 @@ def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | N
     if old == state:
         return
     if old == "closed":
-        raise UserError("This study is closed, for good; make a new study to go on.")
+        raise UserError("This study is closed for good; make a new study to continue.")
     if old == "draft" and (state != "running" or only == "paused"):
         raise UserError("This study has not started yet; start it first.")
     if old == "paused" and only == "draft":
@@ -344,7 +344,7 @@ def _freeze(db: Db, study_id: str) -> None:
         raise UserError("This study has no items yet; choose the images that are to be judged.")
     rules = replace(rules_of(require_study(db, study_id)["rules"]), version=1)
     if not rules.questions:
-        raise UserError("This study asks nothing yet; choose a template or write a question.")
+        raise UserError("This study has no questions yet; choose a template or write a question.")
     update_study(db, study_id, _rules_columns(rules))
     _keep_version(db, study_id, rules)
     _give_places(db, study_id)

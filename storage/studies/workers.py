@@ -174,7 +174,7 @@ class Workers(Repository):
 
     @write
     def readmit(self, db: Db, study_id: str, worker: str, reason: str) -> None:
-        """Let an excluded worker's votes count again. The first K votes of an item count. Raises UserError."""
+        """Let an excluded worker's votes count again. An item still counts only as many votes as the rules say."""
         if _require_enrolment(db, study_id, worker).exclusion is None:
             return
         reason = checked_reason(reason, needed=False)
@@ -191,7 +191,7 @@ class Workers(Repository):
     ) -> None:
         """Approve, reject or reset to "pending" all answered assignments of the worker in this study, except training.
 
-        With `only_pending`, earlier decisions stay. Raises UserError for no worker of the study or a missing reason.
+        With `only_pending`, earlier decisions stay. Raises UserError for an unknown worker or no reason to reject.
         """
         _require_enrolment(db, study_id, worker)
         reason = checked_reason(reason, needed=verdict == "rejected")
@@ -238,7 +238,7 @@ def _require_enrolment(db: Db, study_id: str, worker: str) -> Enrolment:
 
 
 def _free_name(db: Db) -> str:
-    """Return a free name such as heron-41, with two digits while most are free, to keep the search short."""
+    """Return a free name such as heron-41. It gets more digits before most names with two are taken."""
     count = first_value(db, "SELECT count(*) FROM workers")
     birds, largest = _NAMES["birds"].split(), 100
     while count > len(birds) * largest // 2:

@@ -113,7 +113,7 @@ class TestSets(Repository):
 
     @write
     def create_with(self, db: Db, name: str, note: str, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
-        """Create a set with a draft of these images, all or none. Return (draft, image number). Raises UserError."""
+        """Create a set with a draft of these images, all or none. Return (draft, number of images)."""
         _, number = create_set(db, name, note)
         added = _add(db, number, entries)
         return _version(db, number), added
@@ -148,10 +148,10 @@ class TestSets(Repository):
         content_id = version_id(draft.set_name, draft.parent, note, thresholds, _entries(db, version))
         if content_id != expected:
             raise UserError(
-                f"Nothing was released: “{draft.set_name}” was changed meanwhile; look at it and try again."
+                f"Nothing was released: “{draft.set_name}” was changed after its check; look at it and try again."
             )
         if place := first_value(db, "SELECT place FROM test_set_versions WHERE sha = ?", [content_id]):
-            raise UserError(f"Version {place} of “{draft.set_name}” has this content already.")
+            raise UserError(f"Version {place} of “{draft.set_name}” has this content already: use it.")
         values = [content_id, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version]
         db.execute(_QUERIES["release"], values)
         return _version(db, version)
@@ -283,12 +283,12 @@ class TestSets(Repository):
 
     @read
     def not_accepted(self, db: Db, version: int) -> dict[int, str]:
-        """Return verdicts by test case for those not accepted: "rejected", or "" if nobody reviewed them."""
+        """Return the test cases of a version that are not accepted, with "rejected", or "" without a verdict."""
         return dict(db.execute(_QUERIES["not_accepted"], [version]).fetchall())
 
     @read
     def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
-        """Return verdicts by imported image for those accepted neither here nor at their origin: "rejected" or ""."""
+        """Return imported images accepted neither here nor at their origin, each with its verdict "rejected" or ""."""
         verdicts = db.execute(_QUERIES["brought_not_accepted"], [version])
         return {image: verdict if verdict == "rejected" else "" for image, verdict in verdicts if verdict != "accepted"}
 
@@ -358,7 +358,7 @@ def _set(db: Db, row: Row) -> TestSet:
 
 
 def _versions(db: Db, which: str, *values: Any) -> tuple[SetVersion, ...]:
-    """Return the versions that a query selects and orders. The SQL begins after `FROM`."""
+    """Return the versions that `which` selects and orders: the SQL of the query after its joined tables."""
     rows = list(db.query(f"{_QUERIES['versions']} {which}", values))
     return tuple(record_of(SetVersion, row, entries=sum(json.loads(row["splits"]).values())) for row in rows)
 

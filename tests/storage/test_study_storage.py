@@ -502,8 +502,8 @@ def test_a_file_with_a_mistake_brings_in_nothing(workspace: Workspace) -> None:
         (an_import(one, "A1", 9), "has a vote on item"),
         (an_import(two, "  "), "1 to 80 characters"),
         (an_import(two, "x" * 81), "1 to 80 characters"),
-        (an_import(two, "A1", submitted=THEN - timedelta(days=1)), "end before its start"),
-        (an_import(two, "A1", seconds=float("nan")), "end before its start"),
+        (an_import(two, "A1", submitted=THEN - timedelta(days=1)), "impossible times or seconds"),
+        (an_import(two, "A1", seconds=float("nan")), "impossible times or seconds"),
     ):
         with pytest.raises(UserError, match=words):
             studies.import_votes(study_id, [good, wrong])

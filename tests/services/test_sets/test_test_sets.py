@@ -267,7 +267,7 @@ def test_a_draft_that_changed_after_it_was_checked_is_not_released(
 
     monkeypatch.setattr(storage_of_sets.TestSets, "not_accepted", and_meanwhile)
     # The check covers the draft as it was read. An image added since then is not released.
-    with pytest.raises(UserError, match="was changed meanwhile"):
+    with pytest.raises(UserError, match="was changed after its check"):
         release(workspace, set_id)
     assert draft(workspace, set_id).entries == 2
 
