@@ -41,7 +41,7 @@ _COMPARISONS = DataTable(__file__, Comparison, "comparisons")
 
 
 def damage(workspace: Path) -> tuple[str, ...]:
-    """Return the damage found, one sentence each; () if none exists. The workspace may be in use in the meantime."""
+    """Return the damage found, one sentence each; () if none exists. The workspace may be in use."""
     path = workspace / DATABASE
     images = ImageFiles(workspace / IMAGES)
     try:
@@ -50,9 +50,7 @@ def damage(workspace: Path) -> tuple[str, ...]:
             if findings:
                 return tuple(f"The database is damaged: {one}" for one in findings)
             rows = connection.execute(f"SELECT * FROM pragma_foreign_key_check LIMIT {MOST_TOLD}").fetchall()
-            findings = [
-                f"Row {row[1]} of the table {row[0]} names a row of {row[2]} that is not there." for row in rows
-            ]
+            findings = [f"Row {row[1]} of the table {row[0]} refers to a missing row of {row[2]}." for row in rows]
             shas = [sha for (sha,) in connection.execute("SELECT sha FROM images ORDER BY sha")]
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
@@ -101,7 +99,7 @@ def _opened_to_read(path: Path) -> Iterator[sqlite3.Connection]:
 def _waiting(db: Db) -> Iterator[str]:
     for table in ("pending_set_changes", "pending_outcomes", "pending_validity"):
         if db.table(table).count:
-            yield f"Rows wait in {table}: open the workspace once, and they are taken up."
+            yield f"Rows wait in {table}: open the workspace once to process them."
 
 
 def _compare_rows(db: Db) -> Iterator[str]:

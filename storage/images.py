@@ -75,11 +75,11 @@ class ImageFiles:
                 os.fsync(file.fileno())
             header = Image.open(BytesIO(data), formats=("PNG",))
             if hashlib.sha256(data).hexdigest() != sha or header.mode not in MODES:
-                raise UserError(f"The file of image {sha} was changed meanwhile: its content does not fit its name.")
+                raise UserError(f"The file of image {sha} was changed after it was written: its content is different.")
             if path.exists():
                 os.replace(path, place)
         except UnidentifiedImageError as error:
-            raise UserError(f"The file of image {sha} was changed meanwhile: it does not fit its name.") from error
+            raise UserError(f"The file of image {sha} was changed after it was written: it is no PNG.") from error
         except OSError as error:
             raise DiskTrouble(f"The image was not saved in {self.folder}. {disk_reason(error)}.") from error
         return StoredImage(sha, header.width, header.height, header.mode, len(data))

@@ -47,7 +47,7 @@ def _names_label(guess: str | None, label: str | None) -> bool | None:
 
 
 def _study_outcome(rules: str, state: str, content: str, votes: str, adjudications: str) -> str:
-    """Return `study_items.outcome` of an item from (worker, answers) pairs and (question, answer) pairs in JSON."""
+    """Return an item's outcome from JSON pairs: `votes` (worker, answers), `adjudications` (question, answer)."""
     if state == "draft":
         return ""
     item = item_of({"id": 0, "public": "", "kind": "item", "image": "", "source": None, "content": content})

@@ -71,7 +71,7 @@ class ThumbnailFiles:
             return data
 
     def look(self, sha: str) -> NDArray[np.uint8]:
-        """Return the look of an image (`core.twins.SHAPE`). Make it if missing. Raises UserError like `webp`."""
+        """Return the small copy of an image that `core.twins` compares. Make it if missing. Raises UserError."""
         path = self._path(sha).with_suffix(".look")
         try:
             return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)
@@ -81,7 +81,7 @@ class ThumbnailFiles:
         return pixels
 
     def fill(self, sha: str) -> bool:
-        """Make a thumbnail unless it exists; return True if made. Raises as `webp`, and OSError if the disk fails."""
+        """Make a thumbnail unless it exists; return True if made. Raises UserError like `webp`, or OSError."""
         path = self._path(sha)
         if path.exists():
             return False
@@ -118,7 +118,7 @@ class Thumbnails(ThumbnailFiles, Repository):
 
     @read
     def pictures(self, db: Db, first: int, last: int, most: int) -> tuple[tuple[int, str, str | None], ...]:
-        """Return (number, image, source) of catalogue entries, newest first, without those of deleted runs."""
+        """Return (number, image, source) of entries `first` to `last`, newest first, without those of deleted runs."""
         query = "SELECT id, image, source FROM catalogue WHERE id BETWEEN ? AND ? AND there ORDER BY id DESC LIMIT ?"
         return tuple(db.execute(query, [first, last, most]).fetchall())
 
@@ -130,7 +130,7 @@ class Thumbnails(ThumbnailFiles, Repository):
             return 0
 
     def set_checked(self, entry: int) -> None:
-        """Store the number that `checked` returns, for the next start. The last process wins. Raises OSError."""
+        """Store the number that `checked` returns, for the next start. The last call counts. Raises OSError."""
         self._put(self.folder / _CHECKED, str(entry).encode())
 
 

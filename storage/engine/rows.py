@@ -24,7 +24,7 @@ def now() -> str:
 
 
 def later(**delta: float) -> str:
-    """Return the time that lies an interval after now, such as `hours=1`, as it is stored."""
+    """Return the time that is `delta` after now, such as `hours=1`, in the stored form."""
     return (datetime.now(UTC) + timedelta(**delta)).isoformat(timespec="microseconds")
 
 
@@ -87,7 +87,7 @@ def whole(text: str) -> str:
 
 
 def checked_text(text: str, what: str, longest: int, field: str = "", one_line: bool = True, if_empty: str = "") -> str:
-    """Return typed text as it is stored. Raises UserError about `field` if it is too long.
+    """Return a typed text in the form to store. Raises UserError about `field` if it is too long.
 
     `what` names the text in the message. If `if_empty` is given, it is the message for empty text.
     """

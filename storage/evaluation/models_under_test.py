@@ -72,9 +72,9 @@ class ProbabilityRows:
     images: list[str]
     """SHA-256 of each row's image. If an image has two rows, the later one counts."""
     likeliest: NDArray[np.uint16]
-    """Number of the likeliest class of each image: (images,)."""
+    """Number of the likeliest class of each image, an array of shape (images,)."""
     numbers: NDArray[np.float16]
-    """Probability of each class, 0 to 1: (images, classes)."""
+    """Probability of each class, 0 to 1, an array of shape (images, classes)."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class ModelsUnderTest(Repository):
 
     @read
     def probabilities(self, db: Db, model: StoredModel, after: int = 0) -> tuple[ProbabilityRows, int]:
-        """Return the probabilities of rows after the row `after`, and the last row's id."""
+        """Return a model's probabilities that were stored after the row with id `after`, and the last row's id."""
         size = 2 * len(model.identity.classes)
         images: list[str] = []
         likeliest: list[bytes] = []
@@ -147,7 +147,7 @@ class ModelsUnderTest(Repository):
 
     @read
     def latest(self, db: Db, key: str, after: int = 0) -> dict[str, int]:
-        """Map each image's SHA-256 to the id of the model's latest prediction, for predictions after the id `after`."""
+        """Return the id of the model's latest prediction for each image, by SHA-256; only ids above `after` count."""
         query = "SELECT image, max(id) FROM predictions WHERE model = ? AND id > ? GROUP BY image"
         return dict(db.execute(query, [key, after]).fetchall())
 
@@ -212,7 +212,7 @@ class Retrainings(Repository):
 
     @write
     def keep(self, db: Db, about: str, question: str, model: int, result: dict[str, Any]) -> int:
-        """Save a result and return its id. If it equals the latest result for the same question, nothing is added."""
+        """Save a result and return its id. If it equals the latest with this `about` and `question`, add nothing."""
         text = pack(result)
         query = "SELECT id, told FROM retrainings WHERE about = ? AND asked = ? ORDER BY id DESC LIMIT 1"
         last = first_row(db, query, [about, question])
@@ -223,13 +223,13 @@ class Retrainings(Repository):
 
     @read
     def kept(self, db: Db, about: str = "") -> tuple[StoredRetraining, ...]:
-        """Return all results, or only those for the same images and model, latest first."""
+        """Return all results, or only those that were saved with this `about`, latest first."""
         query = "SELECT * FROM retrainings WHERE ? IN ('', about) ORDER BY id DESC"
         return records(db, StoredRetraining, query, [about])
 
 
 def insert_probabilities(db: Db, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str) -> None:
-    """Add a classifier's probabilities of each class for each image, given by its SHA-256."""
+    """Add a classifier's probabilities. Each row is an image's SHA-256 and the probability of each class."""
     insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"
     db.conn.executemany(insert, ((model, image, *_packed(numbers), time) for image, numbers in rows))
 

@@ -146,7 +146,7 @@ class Runs(Repository):
 
     @write
     def branch(self, db: Db, branches: Sequence[Branch]) -> tuple[str, ...]:
-        """Start runs from existing ones with own settings and values, all or none. Return ids. Raises UserError."""
+        """Start new runs from existing ones, all or none, and return their ids. Raises UserError for an unknown run."""
         for one in branches:
             require_run(db, one.run)
         return tuple(begin_from(db, one) for one in branches)
@@ -178,7 +178,7 @@ class Runs(Repository):
         return change_state(db, run_id, prompts=pack(dict(prompts)))
 
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
-        """Set the mask of a run with its class names, or remove it. Raises UserError; ValueError unless of mode L."""
+        """Set the mask of a run with its class names; None removes it. Raises ValueError if its mode is not L."""
         if mask is not None and mask.mode != "L":
             raise ValueError(f"a mask has mode L, not {mask.mode}")
         stored = self._images.save(mask) if mask is not None else None

@@ -60,8 +60,8 @@ def m003_searches(db: Db) -> None:
 
 
 def m004_questions(db: Db) -> None:
-    """Store for which part of a person's question a search chose an image, as the key of the part; "" for none. The
-    images that searches aimed at failures are found without reading all work.
+    """Store why a search chose an image: the key of a part of a person's question; "" for none. Add an index to find
+    the images that searches aimed at failures.
     """
     db.execute("ALTER TABLE batch_work ADD COLUMN asked TEXT NOT NULL DEFAULT ''")
     db.execute("CREATE INDEX batch_work_aimed ON batch_work (test_case) WHERE chosen_by = 'aim'")
@@ -85,7 +85,7 @@ FROM imported_images WHERE made AND json_type(facts, '$.lineage.settings.generat
 
 
 def m006_judgements(db: Db) -> None:
-    """Store what a model that sees has judged of images, and add it to their checks in the catalogue."""
+    """Store judgements of images by a model that sees pictures, and add them to the images' checks in the catalogue."""
     for statement in _statements((Path(__file__).parent / "m006.sql").read_text("utf-8")):
         db.execute(statement)
 
