@@ -389,7 +389,7 @@ class JobQueue:
         self.update(job, state=state, stopping=False, message=message)
 
     def update(self, job: JobHandle, **changes: object) -> None:
-        """Change the view of a job, and tell pages and those who wait for its end."""
+        """Change the view of a job, and notify pages and the threads that wait for its end."""
         with self._changed:
             job.view = replace(job.view, **changes)  # type: ignore[arg-type]
             self._changes.tell()

@@ -1,4 +1,4 @@
-"""Logs refused requests with address and time, so that a lead sees an attack. Limited, to spare the disk."""
+"""Logs refused requests with address and time, so that a lead sees an attack. Limits entries to spare the disk."""
 
 from __future__ import annotations
 

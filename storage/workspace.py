@@ -50,11 +50,11 @@ DATABASE = "studio.db"
 IMAGES = "images"
 THUMBNAILS = "thumbs"
 SERVER = "server"
-"""Name of the file in the folder of lock files that a server locks. It holds the server's address."""
+"""Name of the lock file of a server. The file holds the server's address."""
 INVERSIONS = "inversions"
 MODEL_FILES = "models"
 _MODEL_FILE = re.compile(rf".*[\\/]{MODEL_FILES}[\\/]([0-9a-f]{{24}})[\\/]([^\\/]+)")
-"""Pattern of a path in a `model_files` folder of any workspace. Its groups are content hash and name."""
+"""Pattern of the path of a stored model file of any workspace. Its groups are content hash and name."""
 _SCRATCH = re.compile(r"(\d+)-[0-9a-f]{8}")
 """Pattern of the name of a folder of incomplete files. Its group is the number of the process."""
 
@@ -176,8 +176,8 @@ class Workspace:
         return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
     def model_file(self, named: str) -> str:
-        """Return the current path of a model file whose path `named` is in the `model_files` of any workspace. Return
-        any other path unchanged.
+        """Return the current path of a stored model file, whose path `named` may be from another workspace. Return any
+        other path unchanged.
         """
         stored_model = kept_model(named)
         if stored_model is None or not (here := self.model_files.joinpath(*stored_model)).exists():
@@ -210,7 +210,7 @@ class Workspace:
 
 
 def kept_model(path: str) -> tuple[str, str] | None:
-    """Return (content hash, name) of a path in the `model_files` of any workspace; None for any other path."""
+    """Return (content hash, name) of a stored model file of any workspace; None for any other path."""
     match = _MODEL_FILE.fullmatch(path)
     return None if match is None else (match[1], match[2])
 

@@ -141,7 +141,7 @@ class PredictionService:
         self._known = Latest[Prediction](MOST_KNOWN)
         """Known predictions by the image's SHA-256 and the model's key."""
         self._pending: set[tuple[str, str]] = set()
-        """Requested predictions: the image's SHA-256 and the `model_key`."""
+        """SHA-256 of the image and `model_key` of each requested prediction."""
         self._problems: dict[str, str] = {}
         self._lock = threading.Lock()
         self._compare = lru_cache(maxsize=512)(self._figures)

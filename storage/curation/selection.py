@@ -244,7 +244,7 @@ class Selection:
 
 
 class Walk:
-    """Walks through a selection in an order: pages after a key, and the entry at a place."""
+    """Walks through the selected images in an order, from any key. Finds the entry at a place, and an entry's place."""
 
     def __init__(self, db: Db, selection: Selection, order: Order) -> None:
         self._db, self._selection, self._order = db, selection, order

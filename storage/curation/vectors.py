@@ -39,7 +39,7 @@ class VectorTable:
     """The vectors of one embedder at one moment. Vectors added later are not in it."""
 
     version: tuple[int, int]
-    """Number of the embedder's files, and number of its vectors. This pair changes whenever the vectors do."""
+    """Id of the embedder's files, and number of its vectors. This pair changes whenever the vectors do."""
     entries: Numbers
     """Catalogue number of each row, in the order in which the vectors were added. No number repeats."""
     rows: Rows
