@@ -55,8 +55,8 @@ class CaptionRanking:
     learnt: int
     """Number of test cases that the ranking learnt from."""
     orders: tuple[Order, ...]
-    """Quality of this ranking and of a random order on the past test cases. Each test case is ranked by what was learnt
-    from other sources. Empty if there are too few sources."""
+    """Quality of this ranking and of a random order, measured on past test cases. Each test case is ranked by data from
+    other sources only. Empty if there are too few sources."""
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
 
@@ -96,7 +96,7 @@ def rank_captions(
 def _waiting(
     runs: Sequence[Run], task: TaskKind, unmapped: Collection[str]
 ) -> tuple[list[tuple[str, int, CounterfactualCaption, str]], list[str]]:
-    """Return run, place, caption and label of each caption to rank, and notes on captions that are left out."""
+    """Return run id, position, caption and label of each caption to rank, and notes on captions left out."""
     captions_to_rank: list[tuple[str, int, CounterfactualCaption, str]] = []
     left_out: Counter[str] = Counter()
     for run in runs:
@@ -124,7 +124,7 @@ def _waiting(
 def _orders(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int
 ) -> tuple[Order, ...]:
-    """Judge this ranking and a random order on past test cases, each ranked by what was learnt from other sources."""
+    """Measure this ranking and a random order on past test cases, each ranked by data from other sources only."""
     images = found.cases.generated
     if len(np.unique(images.source[known])) < FEWEST_SOURCES:
         return ()

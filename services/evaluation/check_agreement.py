@@ -16,13 +16,13 @@ from services.evaluation.scoring import OUTCOMES
 from storage.workspace import Workspace
 
 FIGURE = "value low high n sources why"
-"""Attributes of a figure that scripts get."""
+"""Attributes of a figure that are sent to scripts."""
 Agreements = Mapping[TaskKind, CheckAgreement]
 """Agreement of a check with votes by task; tasks without judged images are left out."""
 
 
 class CheckAgreements:
-    """Compares checks with votes. All methods may be called from any thread."""
+    """Compares the checks of images with votes of studies. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

@@ -23,7 +23,7 @@ STUDY_IMAGES = 300
 
 
 def work_of(command: str) -> Any:
-    """Return the field of a command for the id of work that the command named `command` began."""
+    """Return a field for the id of work. The description says that the command named `command` returned the id."""
     return Field(ge=1, le=LARGEST_ID, description=f"The “work” that {command} returned")
 
 
@@ -46,7 +46,7 @@ class OnSubject(Command):
 
     @property
     def subject(self) -> Subject:
-        """Return the images that version, filter and split name."""
+        """Return the images selected by `version`, `filter` and `split`."""
         return Subject(self.version, self.filter, self.split)
 
 

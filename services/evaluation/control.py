@@ -50,7 +50,7 @@ class ControlsDrawn:
 
     @property
     def note(self) -> str:
-        """Return a note for the user, a few sentences; "" for none."""
+        """Return a note for the user on failed and unread reconstructions; "" if there are none."""
         failed = f"{count_of(len(self.failed), 'reconstruction')} could not be drawn: " if self.failed else ""
         return " ".join(filter(None, [failed and failed + self.failed[0][1], self.not_read]))
 
@@ -132,7 +132,7 @@ class ControlSets:
         return ControlsDrawn(drawn, tuple(failed))
 
     def _draw(self, run_id: str, lineage: Lineage, tell: Callable[[], None]) -> bool:
-        """Have the queue draw the reconstruction of a run, and wait. Return False if it exists already."""
+        """Have the queue draw a run's reconstruction; call `tell` while waiting. Return False if it exists already."""
         jobs, runs = self._execution.jobs, self._execution.workspace.runs
         before = jobs.of_run(run_id)
         if before is not None and before.active:
@@ -156,7 +156,7 @@ class ControlSets:
         if finished is not None and finished.state == "failed":
             raise UserError(finished.message)
         if finished is not None and finished.state == "cancelled":
-            raise UserError("The drawing was taken out of the queue.")
+            raise UserError("The drawing was cancelled in the queue: begin it again.")
         return True
 
     def _until_over(self, job: int, tell: Callable[[], None]) -> JobView | None:
@@ -168,10 +168,10 @@ class ControlSets:
         return view
 
     def _settings(self, run: Run, lineage: Lineage, control: Recipe) -> Settings:
-        """Return the settings of a test case. Raises UserError if they are unknown, or if another model draws now."""
+        """Return a test case's settings to draw its reconstruction. Raises UserError if unknown or of another model."""
         method, driver = method_of(lineage.method), self._execution.driver
         if isinstance(lineage.settings, UnreadSettings):
-            raise UserError("The settings of the test cases are not known to this version of the studio.")
+            raise UserError("This version of the studio cannot read the settings of the test cases: update it.")
         settings = self._execution.runs.settings(run, control.name).model_copy(
             update={name: getattr(lineage.settings, name) for name in method.sections}
         )

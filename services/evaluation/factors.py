@@ -2,8 +2,8 @@
 was asked.
 
 A factor is an edit type, and its levels are the alternatives in the edits of the test cases. Reconstructions are the
-images without a change. The look of a factor is the share of the alternatives against the unchanged words, by the
-vectors of the embedder. Only vectors that are stored count.
+images without a change. The look of a factor in an image, 0 to 1, says how much the image resembles the alternatives
+rather than the unchanged words. It is computed from stored vectors of the embedder.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from services.evaluation.types import EvaluationQuestion
 AT_ONCE = 16
 """Number of images or words that the embedder reads at once."""
 SHARPNESS = 100.0
-"""Factor of similarities before they become shares, as CLIP was trained with (Radford et al., ICML 2021)."""
+"""Factor that multiplies similarities before the softmax, as in the training of CLIP (Radford et al., ICML 2021)."""
 MOST_TOLD = 8
-"""Maximum number of effects in an answer. The tables have all."""
+"""Maximum number of effects that the answer names; the tables list all."""
 NOTHING = "No test case changes two kinds of things at once. Draw a factor experiment: it tells what breaks together."
 NOT_READ = "The embedder has not read these images yet, so it is not known whether drawing changes more than was asked."
 
 
 @dataclass(frozen=True)
 class FactorRow:
-    """An effect on the errors of a model and on its figure."""
+    """Effect of a level, or of two levels together, on the errors of a model and on a second outcome (`figure`)."""
 
     parts: tuple[tuple[str, str], ...]
-    """See `EffectRow.parts`."""
+    """Factor and level: one pair for a main effect, two for an interaction."""
     error: EffectRow
     figure: Figure
     """Effect on the probability of the true class or the share of right pixels."""
@@ -63,22 +63,22 @@ class FactorView:
     wrong: str
     """Name of an error, such as "wrong"."""
     figure: str
-    """Name of the second outcome."""
+    """Name of the second outcome: the probability of the true class, or the share of right pixels."""
     effects: Mapping[str, FactorEffects]
     """Effects on the error, by "edit type" (a factor is unchanged or changed) and by "alternative". The first is left
     out if each factor has one alternative, as it would be the same."""
     rows: Mapping[str, tuple[FactorRow, ...]]
     """The rows of `effects`, with the effects on both outcomes."""
     mixed: tuple[MixedRow, ...]
-    """Factors whose look changes although another one was asked for; empty if no look is known."""
+    """Change in the look of each factor when another factor is changed; empty if no look is known."""
     problem: str
-    """Why no interaction is known, in a sentence; "" if one may be."""
+    """Sentence on why no interaction can be measured; "" if some test cases change two factors."""
     notes: tuple[str, ...]
 
     @property
     def answer(self) -> tuple[str, ...]:
-        """Return the answer in sentences: the significant effects, and where drawing mixes factors. If an effect of
-        the same images is in both tables, the alternative is named.
+        """Return the answer in sentences: the significant effects, and the factors that drawing mixes. If both tables
+        have an effect of the same images, the answer names the alternative only.
         """
         rows = [row for table in self.rows.values() for row in table]
         significant = {row.entries: row for row in rows if row.error.answer != "cannot tell"}
@@ -132,7 +132,7 @@ class Factors:
         )
 
     def read(self, question: EvaluationQuestion, on_count: OnCount) -> None:
-        """Have the embedder read the images and words that the looks of factors need. Raises UserError."""
+        """Have the embedder read the images and edited words without a stored vector. Raises UserError as `figures`."""
         images = _Experiment(self._evaluations.result(question))
         entries = images.entries[np.isnan(self._meaning.vectors_of(images.entries)[:, 0])].tolist()
         words = [
@@ -170,7 +170,7 @@ class _Experiment:
         used = np.concatenate([kept_cases, kept_controls])
 
         def both(of_cases: Any, of_controls: Any) -> Any:
-            """Return the values of the test cases and reconstructions of the experiment."""
+            """Join values of all test cases and of all reconstructions, and keep those of images in the experiment."""
             return np.concatenate([of_cases, of_controls])[used]
 
         factors = [name for name in EDIT_TYPES if any(name in one for one in changes)]
@@ -196,9 +196,9 @@ class _Experiment:
         return list(dict.fromkeys(word for pair in self._words.values() for words in pair for word in sorted(words)))
 
     def looks(self, meaning: Meaning) -> Floats:
-        """Return how much each factor looks changed in each image, 0 to 1, (images, factors): the share of the
-        alternatives against the unchanged words, by their likeness to the image. NaN without a vector, and for factors
-        that a source does not have.
+        """Return how much each image looks changed in each factor, 0 to 1, (images, factors): the softmax share of the
+        alternatives against the unchanged words, by similarity to the image. NaN if a vector is missing, or if the
+        source has no edit of the factor.
         """
         words, found = self.words, np.full(self.levels.levels.shape, np.nan)
         images, vectors = _units(meaning.vectors_of(self.entries)), _units(meaning.placed(words))

@@ -84,7 +84,7 @@ def focus_facts(focus: FocusFigures) -> dict[str, Any]:
 
 
 def facts_of(found: Evaluated, comparison: ModelComparison | None = None) -> dict[str, Any]:
-    """Return all that is shown of an evaluation, JSON-ready, with a `comparison` with a second model if given."""
+    """Return all figures and notes of an evaluation, JSON-ready, and the `comparison` with a second model if given."""
     shown, identity, effect = found.subject, found.identity, found.effectiveness or found.segmentation
     return {
         **facts(found, "model kind answer notes"),

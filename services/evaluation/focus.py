@@ -35,7 +35,7 @@ from services.work_queue import OnWork, WorkQueue, WorkView
 from storage.workspace import Workspace
 
 MOST_IMAGES = 1_000
-"""Maximum number of images that a model looks at. Their sources are chosen at random."""
+"""Maximum number of images with maps in one evaluation. Their sources are chosen at random."""
 MOST_INFORMATION = 100
 """Maximum number of originals, of test cases and of reconstructions with AIC and SIC, which take seconds an image."""
 AT_ONCE = 16
@@ -45,7 +45,7 @@ KEPT = 20_000
 PICTURES = 3
 """Maximum number of originals, of test cases and of reconstructions that are shown with their maps."""
 SUBJECT, SUBJECT_MASK = "subject", "subject mask"
-"""Stage that marks the main object of a source, and artifact of a test case with the mask of that object."""
+"""Name of the stage that marks a source's main object, and of the test case's artifact with that object's mask."""
 GROUPS = ("originals", "test cases", "reconstructions")
 _Mask = tuple[str, str]
 """The mask of a main object: the text of a `Region` and "", or class numbers in JSON and the SHA-256 of a mask image.
@@ -72,7 +72,7 @@ class Focus:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="where a model looks")
-        """Queue of this work. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
+        """Queue that computes maps. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
         self._looks, self._count = Latest[Look](KEPT), 0
         """Grad-CAM maps by `_Key`, and the number of maps made so far."""
         self._chosen, self._found = Latest[tuple[Cases, list[_Seen]]](4), Latest[FocusFigures](4)

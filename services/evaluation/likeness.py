@@ -51,7 +51,7 @@ class _Needs:
         self.sources = np.sort(fate.permutation(len(cases.originals))[:MOST_SOURCES])
         self.originals = [Picture(cases.originals.shas[place]) for place in self.sources.tolist()]
         self.images = dict[str, tuple[Numbers, Numbers]]()
-        """Source and catalogue entry of each image, by "test cases" and "reconstructions"."""
+        """Sources and catalogue entries of the images, by kind: "test cases" or "reconstructions"."""
         for name, kind_images in (("test cases", images), ("reconstructions", cases.controls)):
             if len(of := np.flatnonzero(np.isin(kind_images.source, self.sources))):
                 self.images[name] = kind_images.source[of], table.entry[kind_images.row[of]]
@@ -87,7 +87,7 @@ class Likeness:
     ) -> None:
         self._workspace, self._evaluations, self._meaning, self._models = workspace, evaluations, meaning, models
         self.work = WorkQueue(changes, name="likeness of a test set")
-        """Queue of this work. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
+        """Queue that reads images and texts. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
         self._scores, self._language, self._no_score = dict[str, float](), "", ""
         self._found = Latest[LikenessFigures](4)
 
@@ -112,7 +112,7 @@ class Likeness:
         return cancelled(self.work, work)
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to compute missing vectors and scores, or return this work if it has begun. Raises as `evaluate`."""
+        """Begin to compute missing vectors and scores, or return work in progress. Raises UserError as `evaluate`."""
         needs = _Needs(self._evaluations.result(question), self._workspace)
         return self.work.begin("working out vectors", about(question), partial(self._work_out, needs))
 

@@ -19,23 +19,23 @@ from storage.workspace import Workspace
 
 
 def ranking_markdown(model: str, title: str, found: Ranking) -> str:
-    """Return the ranking of the test cases of a test set."""
+    """Return a ranking of test cases as Markdown. `title` names their test set."""
     return _lines("ranking.md", model=model, title=title, found=found, budgets=BUDGETS)
 
 
 def caption_ranking_markdown(model: str, title: str, found: CaptionRanking) -> str:
-    """Return the ranking of captions to draw."""
+    """Return a ranking of captions to draw as Markdown. `title` names the test set that it learnt from."""
     return _lines("caption-ranking.md", model=model, title=title, found=found, budgets=BUDGETS)
 
 
 def result_markdown(found: RetrainingResult) -> str:
-    """Return the results of a retraining."""
+    """Return the results of a retraining as Markdown."""
     miou = {(one.arm, one.set): one.value for one in found.miou}
     return _lines("retraining.md", found=found, miou=miou, rates=RATES, sides_words=sides_words)
 
 
 def methods_markdown(found: MethodsCompared) -> str:
-    """Return a comparison of methods."""
+    """Return a comparison of methods as Markdown."""
     reference = found.names[found.reference]
     differences = [f"{name} less {reference}" for name in found.names if name != reference]
     heads = [*found.names, *differences]
@@ -43,17 +43,17 @@ def methods_markdown(found: MethodsCompared) -> str:
 
 
 def search_markdown(batch: str, found: SearchView) -> str:
-    """Return what a search for weak cells in a batch has found."""
+    """Return the results of a search for weak cells in a batch as Markdown."""
     return _lines("search.md", batch=batch, found=found)
 
 
 def factors_markdown(found: FactorView) -> str:
-    """Return what a factor experiment found."""
+    """Return the results of a factor experiment as Markdown."""
     return _lines("factors.md", found=found, fewest=FEWEST, parts_words=parts_words)
 
 
 def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], removed: Sequence[KeptTraining]) -> str:
-    """Return a list of the `found` and the `removed` trainings, and their disk use."""
+    """Return a list of the `found` and the `removed` trainings with their disk use, as Markdown."""
     folder = workspace.trainings
     return _lines("trainings.md", found=found, removed=removed, folder=folder, disk=disk_of(folder))
 

@@ -30,7 +30,7 @@ from storage.workspace import Workspace
 
 SHOWS = "edit shows"
 KEPT: Mapping[TaskKind, str] = {"classification": "label seen", "segmentation": "mask kept"}
-"""The check that tells whether an image still shows what it has to, by task."""
+"""Name of the check that an image still shows its label, or still fits its mask, by task."""
 COUNTED: Mapping[str, str] = {
     "valid": "valid",
     "edit shows": "shows",
@@ -41,9 +41,9 @@ COUNTED: Mapping[str, str] = {
     "failures a minute": "valid_failure",
     "valid by votes": "judged",
 }
-"""Column of `MethodImages` with the images that each figure counts."""
+"""Column of `MethodImages` that marks the images of each figure."""
 FIGURES: Mapping[str, str] = DataTable(__file__, str)
-"""Words of each figure of a comparison, by its name."""
+"""Title of each figure of a comparison, by the figure's name."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class MethodsCompared:
     reference: int
     """Index of the method that the others are compared with."""
     sources: int
-    """Number of sources that some method has an image of."""
+    """Number of sources with an image by at least one method."""
     lacking: tuple[int, ...]
-    """Number of these sources that each method has no image of."""
+    """For each method, the number of these sources without an image by it."""
     tables: tuple[MethodTable, ...]
     cells: tuple[tuple[str, ...], ...]
     """For each method, the weak cells that it found: label, edit type and alternative in words."""
@@ -127,7 +127,7 @@ def methods_result(
     methods = columns.methods
     if len(methods) < 2:
         raise UserError(
-            f"All these images are by one method, {methods[0].title}: choose images of several recipes or starts."
+            f"One method made all these images, {methods[0].title}: choose images of several recipes or starts."
         )
     keys = [one.key for one in methods]
     if reference and reference not in keys:
@@ -164,7 +164,7 @@ def methods_facts(found: MethodsCompared) -> dict[str, Any]:
 
 
 def method_counts(found: MethodsCompared) -> list[tuple[str, list[str]]]:
-    """Return the counts of each method as text, each with its name: images, sources, weak cells and cost."""
+    """Return the name of each count (images, sources, weak cells, costs) and its text for each method."""
     counts: list[tuple[str, Iterable[int]]] = [
         ("images", found.tables[0].images),
         ("sources", found.tables[0].sources),
@@ -182,8 +182,8 @@ def method_counts(found: MethodsCompared) -> list[tuple[str, list[str]]]:
 
 
 def method_rows(table: MethodTable) -> list[tuple[str, list[str], list[str]]]:
-    """Return the figures of a table as text: the name, the figure of each method, and its difference from the
-    reference's, "" for the reference.
+    """Return the rows of a table as text: name, figure of each method, and difference of each method's figure from that
+    of the reference method ("" for the reference itself).
     """
     rows = []
     for figure in table.figures:
@@ -219,9 +219,9 @@ class _Columns:
         self.images = MethodImages(*(np.maximum(one, -1).astype(np.int64) for one in (*columns, wrong, fault)))
 
     def _edits(self, method: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the edit type and the cell of each image; -1 for an image with edits of several types, and for the
-        cell of one with several edits. If all images of a method have edits of the same several types, as AGA's have,
-        the first edit of an image counts alone.
+        """Return the numbers of each image's edit type and cell. The type is -1 if edits have several types, the cell
+        is -1 if there are several edits. But an image with several types counts by its first edit if all images of its
+        method have an edit of that type, as AGA's have.
         """
         edits_of = edits_by_row(self._found.cases.table, self._row)
         types = [{kind for kind, *_ in own} for own in edits_of]
@@ -251,8 +251,8 @@ class _Columns:
         return np.where(judged < 0, reviewed, judged)
 
     def _passed(self, method: Numbers) -> NDArray[np.int8]:
-        """Return whether each image fails none of the checks that all methods have. A method whose checks no other
-        method has is left out, so that the others can still be compared: nothing is known of its images.
+        """Return for each image 1 if it fails none of the checks that all methods have, 0 if it fails one, -1 if
+        unknown. A method that shares no check with another is left out, so that the others can be compared: it gets -1.
         """
         counts = [np.bincount(method[one > -2], minlength=len(self.methods)) for one in self._checks.values()]
         made = np.array(counts, np.int64).reshape(-1, len(self.methods)) > 0
@@ -265,14 +265,14 @@ class _Columns:
         return np.where(unshared[method], -1, passed).astype(np.int8)
 
     def _answers(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-        """Return whether the model is wrong about each image, and whether it is right about the source then."""
+        """Return flags of images that the model gets wrong, and of `EvaluationResult.faults`; -1 if unknown."""
         found = self._found
         unread, both = np.full(len(found.cases.rejected), -1), (found.right == WRONG, found.faults)
         wrong, fault = (np.concatenate([np.where(found.known, one, -1), unread]).astype(np.int8) for one in both)
         return wrong, fault
 
     def control(self) -> Floats:
-        """Return the error on the control set of each method and source; NaN without one."""
+        """Return the error on the control set, 0 to 1, (methods, sources); NaN without a control set."""
         found, cases = self._found, self._found.cases
         errors = np.full((len(self.methods), len(self._shas)), np.nan)
         source = np.searchsorted(self._shas, cases.originals.number)
@@ -287,7 +287,7 @@ class _Columns:
         return errors
 
     def seconds(self) -> Floats:
-        """Return the model time of each method and source. A method some of whose images come from no batch has NaN."""
+        """Return seconds of model time, (methods, sources). NaN for a method if a run of it is in no batch."""
         table = self._found.cases.table
         by_run = dict(zip(table.runs.of(self._row)[::-1], self.images.method.tolist()[::-1], strict=True))
         rows = self._workspace.case_columns.batch_seconds()
@@ -331,7 +331,7 @@ class _Columns:
 def _votes(
     found: EvaluationResult, source: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]
 ) -> VotesOf:
-    """Return how to get the votes on some images. `source` is the number of each image's source in the comparison."""
+    """Return a function from flags of images to the votes on them. `source` is the number of each image's source."""
     known, fault = found.known, found.faults
     stratum, names = strata_of(found.cases, found.right == WRONG)
 

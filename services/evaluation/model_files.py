@@ -30,7 +30,7 @@ _OF_TRANSFORMERS = (".json", ".safetensors", ".txt")
 
 def keep_upload(workspace: Workspace, file: Path, name: str) -> dict[str, str]:
     """Store an uploaded file called `name`; a zip must have the folder that `save_pretrained` of transformers wrote.
-    Return source and file of the model, as commands name them. Raises UserError for a file that is no model.
+    Return the fields `source` and `file` of commands that use the model. Raises UserError for a file that is no model.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePosixPath(name.replace("\\", "/")).name).strip("-.")[-80:]
     stem, suffix = os.path.splitext(plain)

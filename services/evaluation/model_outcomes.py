@@ -76,8 +76,8 @@ def verdict_of(
 ) -> tuple[bool | None, bool | None]:
     """Return whether a model is right about the source and about the generated image; None if unknown.
 
-    A classifier is right if its top class is one that the label is mapped to. If the model has none of those `classes`,
-    the outcome is unknown. A segmenter is right about a source if it finds every measurable protected class there. It
+    A classifier is right if its top class is one that the label is mapped to. The outcome is unknown if none of the
+    model's `classes` fits. A segmenter is right about a source if it finds every measurable protected class there. It
     is right about a generated image if it loses none of the classes found on the source, measured against the mask if
     there is one, else against the source's class map (`evaluation.metrics`).
     """

@@ -1,7 +1,7 @@
-"""Alternatives next to weak cells: proposals of the language model, and captions for those that a person accepts.
+"""Further alternatives for the keywords of weak cells: the language model proposes them, and a person accepts some.
 
-The captions are added to the runs of the sources, as a person does in Explore, and a search takes them before its next
-round (`services.batches.planning`).
+Their captions are added to the runs of the sources, as a person does in Explore, and a search takes them before its
+next round (`services.batches.planning`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ALTERNATIVES, CAPTIONS = "alternatives", "counterfactuals"
 
 @dataclass(frozen=True)
 class NearCell:
-    """A weak cell, and alternatives that could be searched next to it."""
+    """A weak cell, and further alternatives for its keyword that could be searched."""
 
     key: str
     """Key of the cell, as `Part.key`."""
     label: str
     alternative: str
     run: str
-    """Id of the run of a source in the cell, whose language model proposes."""
+    """Id of a run in the cell, in which the language model proposes alternatives."""
     keyword: str
     """The keyword in this run that the alternatives replace."""
     proposals: tuple[str, ...]
@@ -41,7 +41,7 @@ class NearCell:
 
 
 def near_cells(workspace: Workspace, batch: int, names: Sequence[CellName]) -> tuple[NearCell, ...]:
-    """Return what could be searched next to these cells."""
+    """Return for each of these cells the further alternatives that could be searched."""
     candidates = with_one_edit(workspace.batches.candidates(batch))
     known = {cell_name(one)[1:] for one in candidates}
     first = {cell_name(one): one for one in reversed(candidates)}
@@ -69,9 +69,9 @@ def near_cells(workspace: Workspace, batch: int, names: Sequence[CellName]) -> t
 
 
 def add_alternative(workspace: Workspace, batch: int, cell: str, alternative: str) -> Mapping[str, int]:
-    """Add a caption with an alternative to each source that has one of a cell, with the same words otherwise. Return
-    the number of sources by what became of them. Raises UserError for an unusable alternative, and if no caption was
-    added.
+    """Add to each source in a cell a copy of its caption that has `alternative` in place of the cell's alternative.
+    Return the number of sources by outcome, such as "added". Raises UserError for an unusable alternative, and if no
+    caption was added.
     """
     alternative = " ".join(alternative.split())
     of_cell: dict[int, Candidate] = {}

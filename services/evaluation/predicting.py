@@ -78,7 +78,7 @@ class Predicting:
         return None if stored_model is None else self._with_assumptions(stored_model)
 
     def _with_assumptions(self, stored: StoredModel) -> StoredModel:
-        """Return the stored model with the assumptions known since it was loaded: version 0.1 stored none."""
+        """Return the stored model with the assumptions found when it was last loaded: version 0.1 stored none."""
         return replace(stored, identity=self._loaded_since.get(stored.identity.digest, stored.identity))
 
     def identify(self, settings: UnderTestSettings, on_wait: OnWait = list) -> StoredModel:
@@ -90,7 +90,7 @@ class Predicting:
             return self._loaded(settings, on_wait)[1]
 
     def input_picture(self, settings: UnderTestSettings, sha: str) -> Image.Image:
-        """Return an image as the model gets it. Raises UserError while the model works, or if it cannot be shown."""
+        """Return an image as the model gets it. Raises UserError if that fails, or models work beyond `PATIENCE`."""
         self._require_known(settings)
         if not self._lock.acquire(timeout=PATIENCE):
             raise UserError("Another model is at work: try again when it is done.")

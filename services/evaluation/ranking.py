@@ -72,7 +72,7 @@ class Ranking:
     """Notes for the user, one sentence each."""
     kind: TaskKind = "classification"
     known_first: bool = True
-    """True if all test cases within the largest budget are among the `known` ones."""
+    """True if the first test cases, as many as the largest budget of `orders` has, are all `known` ones."""
 
 
 def rank(
@@ -149,7 +149,7 @@ def rank(
 
 
 def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
-    """Return the evaluation with only the test cases at some positions, so that nothing is learnt from the others."""
+    """Return the evaluation with only the test cases at `places`, so that nothing is learnt from the others."""
     generated = found.cases.generated
     images = Images(
         *(generated.row[places], generated.source[places], generated.label[places], generated.number[places]),
@@ -177,7 +177,7 @@ def edits_name(edits: Sequence[tuple[str, str]]) -> tuple[str, str]:
 
 
 def past_faults(kinds: Sequence[Kind], kind: Numbers, known: Flags, fault: Flags) -> dict[Kind, tuple[int, int]]:
-    """Return the numbers of faults and of known test cases of each kind that has some."""
+    """Return the numbers of faults and of known test cases by kind, without kinds that have no known test case."""
     of, bad = (np.bincount(kind[one], minlength=len(kinds)).tolist() for one in (known, known & fault))
     return {name: (faults, images) for name, faults, images in zip(kinds, bad, of, strict=True) if images}
 
@@ -185,7 +185,7 @@ def past_faults(kinds: Sequence[Kind], kind: Numbers, known: Flags, fault: Flags
 def _chance_wrong(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, entropy: Floats | None, read: Flags, seed: int
 ) -> Floats:
-    """Return each test case's chance of a wrong answer, by equal edits on other sources and the model's uncertainty."""
+    """Return each test case's chance of a wrong answer, by the same edits on other sources and the answer's entropy."""
     source = found.cases.generated.source
     known, wrong = found.right != UNKNOWN, found.right == WRONG
     fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]

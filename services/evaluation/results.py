@@ -39,7 +39,7 @@ from storage.curation.case_columns import ACCEPTED, Outcome
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_ROWS = 200
-"""Maximum number of rows of a table of edits that also lists edits with too few test cases for a figure."""
+"""A table of edits with more rows than this leaves out edits with fewer than `FEWEST_CASES` test cases."""
 BESIDE = 2
 """Number of threads that calculate figures besides the calling one."""
 NO_EDIT, SEVERAL_TYPES = "no edit", "several edit types"
@@ -213,7 +213,7 @@ class Evaluation:
     def _result(
         self, standing: Standing, controls: tuple[Numbers, NDArray[np.int8], Floats], **values: Any
     ) -> EvaluationResult:
-        """Return the result. `controls` are positions, outcomes and figures of the reconstructions that were read."""
+        """Return the result with the fields `values`. `controls`: position, outcome and figure of reconstructions."""
         place, outcome, figure = controls
         size = len(self.cases.controls)
         right, after = _spread(place, outcome, size, UNKNOWN), _spread(place, figure, size, np.nan)
@@ -286,7 +286,7 @@ class Evaluation:
         labels: tuple[str, ...],
         **of_its_kind: Any,
     ) -> Evaluated:
-        """Return all that is shown; `of_its_kind` has the fields that only a classifier, or only a segmenter, has."""
+        """Return the figures to show; `of_its_kind` has the fields that only a classifier, or only a segmenter, has."""
         score, table = self._scored.result(), self.cases.table
         self._notes += worth_words(validity)
         worst = sorted({entry for rows in tables.values() for row in rows for entry in row.worst})
@@ -313,7 +313,7 @@ class Evaluation:
     # Control sets
 
     def _with_way(self, cells: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
-        """Return the values of these images, with the number of each image's control set if there are several."""
+        """Return `cells`, with the number of the control set of the image at each `place` if there are several sets."""
         way = self.cases.control_way if control else self.cases.way
         return replace(cells, way=way[place]) if self.cases.mixed else cells
 
@@ -504,14 +504,14 @@ def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
 
 
 def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
-    """Return the sorted catalogue entries that a number counts. For originals, these are their test cases."""
+    """Return the sorted catalogue entries of the images that a number counts; for originals, of their test cases."""
     cases = found.cases
     rows = cases.controls.row if cell.kind == "controls" else cases.generated.row[_counted(found, cell)]
     return tuple(sorted(cases.table.entry[rows].tolist()))
 
 
 def _counted(found: EvaluationResult, cell: Cell) -> Flags:
-    """Return True for each test case that a number counts. The number is not about reconstructions."""
+    """Return True for each test case that the number of `cell` counts. `cell` is not about reconstructions."""
     cases = found.cases
     source, everything = cases.generated.source, np.ones(len(cases.generated), bool)
     if found.pixels is not None and cell.kind in ("kept", "class", "confusion", "confusion before"):
@@ -589,8 +589,8 @@ def gate_of(
 
 
 def _aligned(first: EvaluationResult, second: EvaluationResult) -> tuple[Numbers, NDArray[np.int8]]:
-    """Return the positions of the test cases of both results in the first one, (n,), and the outcomes of both models,
-    (2, n). An outcome whose original cannot be compared is `UNKNOWN`.
+    """Return the positions, in the first result, of the test cases that both results have, (n,), and the outcomes of
+    both models, (2, n). An outcome is `UNKNOWN` if its original cannot be compared.
     """
     one, two = (found.cases.table.entry[found.cases.generated.row] for found in (first, second))
     _, *place = np.intersect1d(one, two, assume_unique=True, return_indices=True)

@@ -110,7 +110,7 @@ class ScoringResult:
     runs: tuple[ScoreRun, ...]
     """The stored scores of each task with enough votes."""
     notes: tuple[str, ...]
-    """Sentences on why images of another task have no new score, one for each task."""
+    """Sentences on why images of a task have no new score, one for each such task."""
 
 
 def score_workspace(workspace: Workspace) -> ScoringResult:
@@ -146,7 +146,7 @@ def scoring_facts(found: ScoringResult) -> dict[str, Any]:
 
 
 def score_facts(run: ScoreRun) -> dict[str, Any]:
-    """Return the scores of a task by number, agreement with people, and studies they were learnt from, JSON-ready."""
+    """Return the number of a task's scored images, the scores' agreement with people, and their studies, JSON-ready."""
     measured = run.agreement
     return {
         **facts(run, "task images checks created", run=run.id),
@@ -198,7 +198,7 @@ def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, tit
 
 
 def worth_words(found: ValidityEffect | None) -> list[str]:
-    """Return a sentence if the score does not narrow the interval of the wrong and valid share, else an empty list."""
+    """Return a sentence if the score does not narrow the interval of the share of wrong and valid images, else []."""
     if found is None:
         return []
     plain, helped = (one.width for one in (found.by_strata, found.with_score))

@@ -34,9 +34,9 @@ from services.runs.execution import Execution
 from storage.workspace import Workspace
 
 MOST_NEAR = 5
-"""Number of weak cells for which alternatives are proposed."""
+"""Maximum number of weak cells for which alternatives are proposed."""
 MOST_NEAREST = 3
-"""Number of names in the refusal of a question."""
+"""Maximum number of similar names in the error on a question that names no label and no edit."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class SearchState:
     view: SearchView | None
     """Result of the latest search; None before the first."""
     near: tuple[NearCell, ...] = ()
-    """The first weak cells, with alternatives that could be searched next to them."""
+    """The first weak cells, with further alternatives for their keywords that could be searched."""
     problem: str = ""
-    """Why nothing can be shown, in a sentence."""
+    """Sentence on why nothing can be shown; "" if something can."""
 
 
 class BeginSearch(BatchCommand):
@@ -109,7 +109,7 @@ class Searches:
 
     @does("begin-search", BeginSearch)
     def begin_search(self, sent: BeginSearch) -> dict[str, Any]:
-        """Draw images of a batch where a model is likely to fail, in rounds, to tell in which edits of which labels it
+        """Draw images of a batch where a model is likely to fail, in rounds, to find the edits and labels for which it
         is weak. All other images of the batch wait. The captions count as approved. A paused search continues; a larger
         number of images prolongs it.
         """
@@ -142,8 +142,8 @@ class Searches:
 
     @does("ask-search", AboutQuestion)
     def ask_search(self, batch: int, question: str) -> dict[str, Any]:
-        """Ask whether a model is weak where the words of a question say. Its labels and edits are found by their names,
-        and the search draws a share of each round to answer it. show_search returns the answers with intervals.
+        """Ask whether a model is weak on the labels and edits that the words of a question name. The search draws some
+        images of each round to answer it. show_search returns the answers with intervals.
         """
         self._search(batch).ask(question, partial(nearest_names, self._models))
         return self.show_search(batch)
@@ -156,8 +156,8 @@ class Searches:
 
     @does("propose-alternatives", AboutCell)
     def propose_alternatives(self, batch: int, cell: str) -> dict[str, Any]:
-        """Have the language model propose alternatives next to a weak cell: more of the same keyword, in the run of one
-        of its sources. show_search lists them once they are written; add_alternative searches one.
+        """Have the language model propose further alternatives for the keyword of a weak cell, in the run of one of its
+        sources. show_search lists them once they are written; add_alternative searches one.
         """
         near = next((one for one in self.state(batch).near if one.key == cell), None)
         if near is None:
@@ -174,7 +174,7 @@ class Searches:
         cell: str,
         alternative: Annotated[str, Field(min_length=1, max_length=200, description="The words of the alternative")],
     ) -> dict[str, Any]:
-        """Search an alternative next to a cell: add a caption with it to each source that has one of the cell. The
+        """Search another alternative for the keyword of a cell: add a caption with it to each source in the cell. The
         captions count as approved, and the search takes them before its next round.
         """
         return {"sources": add_alternative(self._workspace, batch, cell, alternative)}
@@ -203,7 +203,7 @@ class Searches:
 
 
 def nearest_names(models: Models, text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names nearest in meaning to a text by the sentence model; none if it cannot be loaded."""
+    """Return the `MOST_NEAREST` names nearest in meaning to a text; () if the sentence model cannot be loaded."""
     try:
         one, *others = np.array(models.sentences.vectors([text, *names]), np.float64)
     except UserError:

@@ -24,13 +24,13 @@ from core.words import find_phrase, forms_of, says_something, token_spans
 from evaluation.search import FALSE, anytime_interval
 
 CellName = tuple[str, str, str]
-"""Label, edit type and `core.words.meaning` of the alternative of a cell."""
+"""Name of a cell: its label, its edit type, and the `core.words.meaning` of its alternative."""
 Answered = Literal["weak", "not weak", "cannot tell"]
 
 
 @dataclass(frozen=True)
 class Part:
-    """The images of a label, of an alternative, or of both."""
+    """Images that a question is about: those of a label, of an alternative, or of both."""
 
     label: str
     """"" for all labels."""
@@ -86,13 +86,13 @@ class PartAnswer:
 
     part: Part
     spellings: tuple[str, ...]
-    """Alternatives of the part, the most frequent first; empty for all edits."""
+    """Alternatives of the part, the most frequent first; empty if the part covers all edits."""
     images: int
     """Number of images of the part that count."""
     faults: int
     """Number of these that are valid faults."""
     share: Figure
-    """Share of valid faults, by one image of each source, without those aimed at faults if there are several cells."""
+    """Share of valid faults, by one image of each source. Of several cells, only images chosen at random count."""
     answer: Answered
     waiting: int
     """Number of images of the part that could still be drawn."""
@@ -105,9 +105,9 @@ class Answer:
     question: str
     parts: tuple[PartAnswer, ...]
     unknown: tuple[str, ...]
-    """Words that name no label and no edit here."""
+    """Words of the question that name no label and no edit of the batch."""
     missing: tuple[str, ...]
-    """Pairs of a label and an alternative, both here, that no caption joins."""
+    """Pairs of a label and an alternative of the batch that occur in no caption together."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Matched:
     parts: tuple[Part, ...]
     unknown: tuple[str, ...]
     missing: tuple[str, ...]
-    """See the fields of `Answer` with these names."""
+    """See `Answer.missing`, and `Answer.unknown` for the field before."""
 
 
 def matched(question: str, names: Sequence[CellName]) -> Matched:

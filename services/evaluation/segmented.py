@@ -54,7 +54,7 @@ class PixelCells:
     counts: Flags
     """True for each test case in the figures: the pixels of both the test case and its original were read."""
     kept: Flags
-    """True for each test case whose mask holds."""
+    """True for each test case whose mask holds (still fits the image)."""
     there: Flags
     """(test cases, groups): True if the test case's mask has a class of the group."""
     protected: tuple[str, ...]
@@ -68,7 +68,7 @@ class PixelCells:
     """Like `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
-        """Return flags of the test cases behind the number of a `cell`. `source` is the source index of each one."""
+        """Return flags of the test cases behind the number of a `cell`. `source` is each test case's source index."""
         if cell.kind == "kept":
             return self.counts & self.kept
         lost = cell.kind == "class" and cell.only_wrong
@@ -128,8 +128,8 @@ def losses_of(
 
 
 def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[str, str]], Numbers]:
-    """Return the distinct pairs of protected classes and names of mask class numbers (both in JSON) of these images, in
-    order of appearance, and the index of each image's pair.
+    """Return the distinct pairs (protected classes, names of the mask's class numbers) of these images, both in JSON,
+    in order of appearance, and the index of each image's pair.
     """
     protected, names = cases.table.protected, images.masks.of(place).names
     texts = Texts(protected.values, protected.numbers[images.row[place]])
@@ -142,7 +142,7 @@ def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[st
 
 
 def classes_of(protected: str, mask_names: str, mapping: ClassMap) -> list[ProtectedClass]:
-    """Return the protected classes of an image that the map knows. `protected` and `mask_names` are as in `ways_of`."""
+    """Return an image's protected classes that the map knows. `protected` and `mask_names` are as in `ways_of`."""
     named = {int(number): name for number, name in json.loads(mask_names).items()}
     group_of = {mapping.labels[label].label: at for at, group in enumerate(mapping.groups) for label in group}
     classes = []
@@ -200,10 +200,10 @@ def _packed(counted: SegmenterCounts, size: int, shares: Floats, absent: Flags) 
 
 @dataclass(frozen=True, eq=False)
 class MaskValidity:
-    """Test cases with masks that hold, and masks still to be checked."""
+    """Test cases whose masks hold (still fit the image), and masks still to be checked."""
 
     holds: Flags
-    """True for each test case whose mask holds."""
+    """True for each test case whose mask holds (still fits the image)."""
     unchecked: int = 0
     """Number of masks of test cases that wait for the segmenter of the checks."""
     why: str = ""
@@ -234,7 +234,7 @@ class MaskChecks:
             self.of(cases)
 
     def of(self, cases: Cases, model: StoredModel | None = None, broken: Container[str] = ()) -> MaskValidity:
-        """Return which masks hold, for an evaluation of `model`. `broken` images do not count as unchecked."""
+        """Return which masks still fit their images, to evaluate `model`. `broken` images do not count as unchecked."""
         images, columns = cases.generated, self._workspace.case_columns
         passed = columns.entries(ImageFilter(checks={MASK_KEPT: ("passed",)}))
         holds = np.isin(cases.table.entry[images.row], passed)

@@ -76,7 +76,7 @@ class EvaluationInputs:
     """Data from which the figures of an evaluation are computed, besides `EvaluationResult.cases`."""
 
     answers: tuple[ClassifierAnswers | SegmenterCounts, ...]
-    """Answers on the originals, the test cases and the reconstructions: pixel counts of a segmenter."""
+    """Answers of a classifier, or pixel counts of a segmenter, for originals, test cases and reconstructions."""
     mapping: ClassMap
     studies: tuple[str, ...]
     """Ids of the studies that judged some of the test cases."""
@@ -95,7 +95,7 @@ class EvaluationService:
         changes: Changes | None = None,
         execution: Execution | None = None,
     ) -> None:
-        """`execution` draws control sets; None if nothing is drawn."""
+        """`execution` draws control sets; None if this service cannot draw."""
         self._profile, self._workspace = profile, workspace
         self.predicting = Predicting(workspace, require_known)
         self._answers = ModelAnswers(workspace)
@@ -291,7 +291,7 @@ class EvaluationService:
         return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing, sent.among_labels)
 
     def asked_both(self, sent: acts.OnTwoModels) -> tuple[EvaluationQuestion, ...]:
-        """Return the question on each of the one or two models that a command names. Raises as `asked`."""
+        """Return one question for each of the one or two models that a command names. Raises UserError as `asked`."""
         keys = (sent.key, sent.beside) if sent.beside else (sent.key,)
         return tuple(self.asked(sent.model_copy(update={"key": key})) for key in keys)
 
@@ -414,7 +414,7 @@ class EvaluationService:
         return self._methods.once((repr(question), reference, self._workspace.saved()), compare)
 
     def entries(self, question: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
-        """Return the sorted catalogue entries that a number of `evaluate` counts."""
+        """Return the sorted catalogue entries of the images that a number of `evaluate` counts."""
         return entries_of(self.result(question), cell)
 
     def rank(self, question: EvaluationQuestion, most: int = 100) -> Ranking:
@@ -423,7 +423,7 @@ class EvaluationService:
         return self._ranking(question, result, self._scored(result.cases, votes), votes, most)
 
     def ranked(self, question: EvaluationQuestion, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
-        """Return entries of some test cases in the order of `rank`, learnt from these cases and votes only."""
+        """Sort the catalogue entries of some test cases as `rank` does, but learn from these cases and votes only."""
         result = self.result(question)
         table = result.cases.table
         part = part_of(result, np.flatnonzero(np.isin(table.entry[result.cases.generated.row], entries)))
@@ -477,7 +477,7 @@ class EvaluationService:
         return self._found.once((repr(question), self._workspace.saved()), lambda: self._evaluated(question))
 
     def inputs(self, question: EvaluationQuestion) -> EvaluationInputs:
-        """Return what the figures of `evaluate` are computed from. Raises UserError as it does."""
+        """Return the data from which `evaluate` computes its figures. Raises UserError as `evaluate`."""
         cases, stored = self.cases(question.subject), self._stored(question.model)
         mapping, votes = self._answering(question, cases, stored), self._workspace.case_columns.outcomes()
         read = self._answers.segmented if cases.view.kind == "segmentation" else self._answers.classified
@@ -509,7 +509,7 @@ class EvaluationService:
         ).result()
 
     def _scored(self, cases: Cases, votes: list[Outcome]) -> Scored | str:
-        """Return the score of all images of a task, cached until images or votes change."""
+        """Return the score of all images of a task, or why it is missing. Cached until images or votes change."""
         if not votes:
             return NOT_JUDGED
         table, task = cases.table, cases.task
@@ -557,7 +557,7 @@ class EvaluationService:
         )
 
     def _choices(self, subject: Subject | None) -> Iterator[tuple[str, ModelChoice]]:
-        """Yield each choice with the stored key of its model, or with its own key if it was never loaded."""
+        """Yield each choice after the stored key of its model, or after `ModelChoice.key` if it was never loaded."""
         cases = self.cases(subject) if subject is not None else None
         kinds: tuple[TaskKind, ...] = get_args(TaskKind)
         if cases is not None and cases.view.kind is not None:

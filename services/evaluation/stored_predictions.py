@@ -76,7 +76,7 @@ class _ReadImages:
         self._columns = None
 
     def of(self, cases: Cases, images: Images) -> Numbers:
-        """Return the number of each image; -1 for one that the model has not read."""
+        """Return the row number of each image; -1 for one that the model has not read."""
         table = cases.table
         # `table.images` is the same object until images are added.
         if self._columns is None or self._columns[0] is not table.images:
@@ -221,7 +221,7 @@ class ModelAnswers:
         return SegmenterCounts(place, Pixels(images.source[place], counts))
 
     def pairs(self, key: str, cases: Cases, images: Images) -> tuple[sparse.csr_array, Numbers]:
-        """Return all pixel pairs of the segmenter of a key, and the row of each image with its mask; -1 for none."""
+        """Return all pixel pairs of the segmenter with this `key`, and each image's row in them; -1 for none."""
         with self._lock:
             stored = self._counts(key)
             return stored.pairs, stored.rows_of(cases, images)

@@ -27,7 +27,7 @@ from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
 
 LIKELY_VALID = 0.8
-"""Assumed share of valid images for the expected width: the paper found 82.7 % of 300."""
+"""Assumed share of valid images, to estimate the width of the interval: the paper found 82.7 % of 300."""
 TEMPLATE: Mapping[TaskKind, str] = {"classification": "classification", "segmentation": "preservation"}
 """Template of the questions for all images of the study: does the image still show its class, or are road, vehicles and
 pedestrians still in their places?"""
@@ -133,7 +133,7 @@ def draft_study(
 
 
 def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], int]:
-    """Return the places of test cases that can be judged, their strata, the strata's names, and the number of test
+    """Return the positions of test cases that can be judged, their strata, the strata's names, and the number of test
     cases left out because no question is about their classes.
     """
     cases = found.cases
@@ -141,7 +141,7 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
     segments = cases.view.kind == "segmentation"
     if not len(places):
         what = "shows a class that is found on its original" if segments else "can be compared with its label"
-        raise UserError(f"No test case of this workspace {what}: there is nothing to judge.")
+        raise UserError(f"None of these test cases {what}, so there is nothing to judge: choose other images.")
     not_asked = 0
     if segments:
         texts = cases.table.protected.of(cases.generated.row[places])

@@ -24,7 +24,7 @@ DRAWN, REMOVED = "items drawn", "items removed"
 _FILTER = re.compile(r"that fitted \((.*)\), seed")
 _EQUALLY = re.compile(r"drawn (equally of each [a-z ]+)")
 _ANYWAY = ("kind: ", "test cases alone", "not in a study", "role: ")
-"""Parts of a filter that do not favour any test case."""
+"""Beginnings of filter parts that do not favour any test case."""
 LONGEST_WORDS = 120
 MOST_KEPT = 100
 """Maximum number of studies whose votes are cached."""
@@ -37,7 +37,7 @@ class StudyVotes:
     study: str
     title: str
     chosen: tuple[str, ...]
-    """Description of the way in which the study's images were chosen. Random draws from all images are left out."""
+    """Criteria by which the study's images were chosen, in words; empty for random draws from all images."""
     cases: Numbers
     """Test case of each single vote; -1 for a control item. All columns have equal length."""
     worker: Numbers
@@ -69,7 +69,7 @@ class StudyVotesReader:
 
 
 def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Describe the way in which a study's images were chosen. Random draws from all images are left out."""
+    """Return the criteria by which a study's images were chosen, in words; empty for random draws from all images."""
     ways = list[str]()
     drawn = [detail for event, detail in log if event == DRAWN]
     if not drawn:
@@ -142,7 +142,7 @@ class VotesOnCases:
     undecided: Flags
     """True for each test case judged without a consensus in every study that has it."""
     study: Numbers
-    """Index of the study that decides, or -1."""
+    """Index of the study whose votes count for each test case; -1 for none."""
     adjudicated: Flags
     ballots: Ballots
     studies: tuple[StudyVotes, ...]

@@ -72,12 +72,12 @@ class Masks:
 
     @property
     def names(self) -> Texts:
-        """Return in JSON the names of the class numbers of each image's mask; number -1 for no mask."""
+        """Return the class names of each image's mask, by class number in JSON; number -1 for no mask."""
         return Texts(self.classes.values, np.append(self.classes.numbers, -1)[self.numbers])
 
 
 def masks_of(masks: Sequence[MaskOf]) -> Masks:
-    """Return the masks of images, one for each; `NO_MASK` for none."""
+    """Return masks as columns. `masks` has one for each image: `NO_MASK` if there is none."""
     number = {NO_MASK: -1}
     numbers = [number.setdefault(mask if mask[0] else NO_MASK, len(number) - 1) for mask in masks]
     known = list(number)[1:]
@@ -110,13 +110,13 @@ STARTS: Mapping[str, str] = {"noise": "from noise", "inverted": "from the invert
 
 @dataclass(frozen=True)
 class Method:
-    """A way to make test cases: a recipe, and the start of its drawing if the images compared have several."""
+    """A way to make test cases: a recipe, and the start of its drawing if the compared images have several starts."""
 
     recipe: str
     start: str = ""
 
     def of(self, image_filter: ImageFilter) -> ImageFilter:
-        """Return a filter for those of its images that are by this method."""
+        """Return `image_filter`, narrowed to images that this method made."""
         own: dict[Facet, tuple[str, ...]] = {**image_filter.facets, "recipe": (self.recipe,)}
         if self.start:
             own["start"] = (self.start,)
@@ -196,7 +196,7 @@ class Cases:
 
     @cached_property
     def case_of_edit(self) -> Numbers:
-        """Return the position of the test case of each edit of the table; -1 for an edit of another image."""
+        """Return for each edit of the table the position of its test case; -1 if it belongs to another image."""
         return _places_of_edits(self.table, self.generated.row)
 
     @cached_property
@@ -217,7 +217,7 @@ class Cases:
 
     @property
     def task(self) -> TaskKind:
-        """Return the task of its images; classification if there is no image."""
+        """Return the task of the images; classification if there is no image."""
         return self.view.kind or "classification"
 
     @property
@@ -243,7 +243,7 @@ def edits_by_row(table: CaseTable, rows: Numbers) -> list[list[tuple[str, str, s
 
 
 def _places_of_edits(table: CaseTable, rows: Numbers) -> Numbers:
-    """Return the index in `rows` of the image of each edit of a table; -1 for an edit of another image."""
+    """Return for each edit of a table the index of its image in `rows`; -1 if `rows` lacks the image."""
     place = np.full(len(table), -1)
     place[rows] = np.arange(len(rows))
     return place[table.edits.row]
@@ -406,7 +406,7 @@ class _Reading:
         return reconstructed[~rejected & drawn_alike]
 
     def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, reconstructed: Numbers) -> Numbers:
-        """Return the first test case of each source and control set without a reconstruction, rejected or not."""
+        """Return the first test case of each source and control set without any reconstruction, even a rejected one."""
         table, ways = self._table, len(self._control_methods)
         number = {name: place for place, name in enumerate(table.methods.values)}
         drawing = np.array([*(number.get(name, -2) for name in self._control_methods), -2])
@@ -463,7 +463,7 @@ def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
 
 
 def _with_masks(masks: Texts, classes: Texts, rows: Iterable[tuple[int, SetRow]]) -> tuple[Texts, Texts]:
-    """Return the columns of masks and of their class names, with those of `rows` put in at the rows' positions."""
+    """Return the columns `masks` and `classes` with the masks and class names of `rows` put in at their positions."""
     masked = [(at, one) for at, one in rows if one.mask]
     places = np.array([at for at, _ in masked], np.int64)
     names = [one.mask_classes for _, one in masked]

@@ -183,7 +183,7 @@ class ModelComparison:
 
     model: str
     answer: str
-    """The better model, in a few sentences."""
+    """Statement on which model is better, in a few sentences."""
     paired: results.PairedDifference
 
 
@@ -213,7 +213,7 @@ class LikenessFigures:
     groups: tuple[EditGroup, ...]
     """Groups of edits with the same meaning, the most harmful first."""
     fidelity: Mapping[str, Fidelity]
-    """Fidelity of test cases and of reconstructions, against the originals."""
+    """Fidelity to the originals, by kind of images: "test cases" or "reconstructions"."""
     perplexity: Figure
     """Perplexity of the changed captions divided by the perplexity of the sources' captions."""
     language: str
@@ -250,7 +250,7 @@ class FocusFigures:
     pictures: tuple[tuple[str, str, tuple[bytes, ...]], ...]
     """Some images: `FocusRow.images`, label, and a WebP with the map of each model."""
     maps: tuple[tuple[tuple[float, float, int], ...], ...]
-    """For each model and image: position (x, y) in a plane of the model's features, 0 to 1, and label's number."""
+    """For each model and image: position (x, y) in a plane of the model's features, 0 to 1, and the label's number."""
     labels: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -266,7 +266,7 @@ class Evaluated:
     """The stored identity, or None for predictions without one."""
     mapping: results.MappingReport
     pending: Pending
-    """Numbers of images that were read or not. The figures cover only images that were read."""
+    """Numbers of images that were read, and that were not. The figures cover only images that were read."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
     """Change of the probability of the true class, or of the share of right pixels, by edit, the most harmful first."""
     against_control: bool
@@ -303,6 +303,6 @@ class Evaluated:
 
     @property
     def validity_figures(self) -> list[tuple[str, Figure]]:
-        """Return the figures on validity, each with its words. Empty without votes."""
+        """Return the figures on validity, each after its title. Empty without votes."""
         wrong = "wrong" if self.kind == "classification" else LOSES
         return validity_figures(self.validity, wrong) if self.validity is not None else []

@@ -47,11 +47,11 @@ from storage.curation.case_columns import REJECTED
 from storage.workspace import Workspace
 
 ROUND = 20
-"""Number of images of a round."""
+"""Number of images that a search draws in a round."""
 MOST_IMAGES, MOST_MINUTES = 1_000_000, 100_000
 """Maximum number of images of a search, and of minutes of one run."""
 UNLIKELY = 0.05
-"""Chance of being weak below which a cell is called unlikely to be."""
+"""A cell is called "unlikely" if its chance of being weak is below this."""
 MOST_QUESTIONS = 10
 """Maximum number of a person's questions in a search."""
 Nearest = Callable[[str, Sequence[str]], Sequence[str]]
@@ -101,10 +101,10 @@ class SearchView:
     weak: float
     """Share of valid faults above which a cell is weak, 0 to 1."""
     cells: tuple[CellRow, ...]
-    """Weak cells first, then by chance."""
+    """All cells: the weak ones first, then by `CellRow.chance`, the highest first."""
     over_labels: tuple[CellRow, ...]
-    """Each alternative over all labels, with `label` "". It is weak if it is in some cell, and `chance` is the largest
-    of its cells. If there is one label, there are none."""
+    """Each alternative over all labels, with `label` "" and the sums of its cells' counts. `chance` is the largest of
+    its cells. Empty if there is only one label."""
     chosen: int
     """Number of images that the search chose."""
     drawn: int
@@ -116,9 +116,9 @@ class SearchView:
     answers: tuple[Answer, ...]
     """Answers to the questions that a person asked."""
     weak_filter: str
-    """Filter of the images of the weak cells that count, as in an address; "" if there are none."""
+    """Filter of the images that count in weak cells, as text for a URL; "" if there are none."""
     error: Figure
-    """Share of valid faults among all images that could be drawn, by those chosen at random."""
+    """Share of valid faults among all images that could be drawn, estimated from those chosen at random."""
     notes: tuple[str, ...]
 
     @property
@@ -134,7 +134,7 @@ class SearchView:
 
 @dataclass(frozen=True)
 class _Standing:
-    """The candidates of a batch by cell, and what the drawn ones show."""
+    """The captions of a batch by cell, and the results of their drawn images."""
 
     names: tuple[CellName, ...]
     """Label, edit type and `core.words.meaning` of the alternative of each cell."""
@@ -185,7 +185,7 @@ def settings_of_search(workspace: Workspace, batch: int) -> SearchSettings | Non
 
 
 class WeakCellSearch:
-    """A search in one batch with one model. `choose` is what `services.batches.engine.Engine` takes."""
+    """A search in one batch with one model. `choose` is the callback for `services.batches.engine.Engine`."""
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class WeakCellSearch:
         return pick, chance
 
     def view(self, reads: bool = True) -> SearchView:
-        """Return what was found so far. `reads`: the model first reads images that it has not read."""
+        """Return the result so far. If `reads`, the model first reads images that it has not read."""
         return self._view(self._standing(reads))
 
     def _standing(self, reads: bool) -> _Standing:
@@ -443,13 +443,13 @@ class WeakCellSearch:
 
 
 def _open_parts(answers: Sequence[Answer]) -> Mapping[str, Part]:
-    """Return the parts of questions that no image answers yet and that have images to draw, by key."""
+    """Return the parts of questions that are not answered yet and still have images to draw, by key."""
     open_ones = [one for answer in answers for one in answer.parts if one.answer == "cannot tell" and one.waiting]
     return {one.part.key: one.part for one in open_ones}
 
 
 def _valid(images: Numbers, invalid: Numbers) -> Floats:
-    """Return the share of images that nobody found invalid, drawn to 1 by two images."""
+    """Return each cell's share of images that nobody found invalid, as if it had two more such images."""
     shares: Floats = 1 - invalid / (images + invalid + 2)
     return shares
 

@@ -52,7 +52,7 @@ MANIFEST = "manifest.json"
 SCRIPT = "recompute.py"
 ROLES = ("original", "test case", "reconstruction")
 TRIES = 5
-"""Number of attempts to read all tables while nothing is saved in the workspace."""
+"""Maximum number of attempts to read all tables. An attempt fails if something is saved in the workspace during it."""
 _COLUMNS = DataTable(__file__, dict[str, str], "columns")
 _METHODS = DataTable(__file__, dict[str, Any], "methods")
 _METHOD_OF = DataTable(__file__, str, "method_of")
@@ -65,7 +65,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Contents:
-    """Everything that is written, but for the images."""
+    """Contents of a bundle, without the bytes of the images."""
 
     title: str
     settings: Record
@@ -75,7 +75,7 @@ class _Contents:
     """SHA-256 of every image, each once."""
     notes: tuple[str, ...]
     left_out: Counter[str] = field(default_factory=Counter)
-    """Number of things that are not in the bundle, by their words."""
+    """Number of things that are not in the bundle, by name, such as "comments of workers"."""
 
 
 def write_bundle(
@@ -89,7 +89,7 @@ def write_bundle(
     manifest.
 
     `on_count` gets the number of images written and of all images. Raises UserError if the file exists, for a draft or
-    a filter, and if something is saved all the time.
+    a filter, and if the workspace changes during each of `TRIES` attempts.
     """
     version = released(workspace, questions[0])
     require_free(file)
@@ -121,10 +121,10 @@ def require_free(file: Path) -> None:
 
 
 def released(workspace: Workspace, question: EvaluationQuestion) -> SetVersion:
-    """Return the version whose evidence is asked for. Raises UserError for a draft and for images of a filter."""
+    """Return the test set version that a question is about. Raises UserError for a draft and for images of a filter."""
     number = question.subject.version
     if number is None:
-        raise UserError("Evidence is of a released version of a test set: choose one, such as “Birds@2”.")
+        raise UserError("Evidence needs a released version of a test set: choose one, such as “Birds@2”.")
     version = workspace.test_sets.version(number)
     if version.is_draft:
         raise UserError(f"“{version.words}” is a draft, which may change: release it first.", field="version")
@@ -185,7 +185,7 @@ def _contents(
 
 
 def _image_rows(found: EvaluationResult, inputs: EvaluationInputs) -> list[Record]:
-    """Return a row for each image of the evaluation, in the order of their roles."""
+    """Return a row for each image: first all originals, then the test cases, then the reconstructions."""
     cases, rows = found.cases, list[Record]()
     ways = (np.full(len(cases.originals), -1), cases.way, cases.control_way)
     for role, images, way in zip(ROLES, cases.all_images, ways, strict=True):
@@ -263,7 +263,7 @@ def _pixel_rows(
 def _protected_of(
     found: EvaluationResult, inputs: EvaluationInputs
 ) -> tuple[list[ProtectedClass], dict[str, list[list[int]]]]:
-    """Return the classes that a segmenter must not lose, and the numbers of those of each counted image, by role."""
+    """Return the protected classes, and by role, for each counted image, the indexes of its protected classes."""
     cases, known = found.cases, dict[ProtectedClass, int]()
     of_role: dict[str, list[list[int]]] = {}
     for role, images, counted in list(zip(ROLES, cases.all_images, inputs.answers, strict=True))[1:]:
@@ -290,7 +290,7 @@ def _item_rows(studies: Sequence[StudyData]) -> list[Record]:
 
 
 class _Pseudonyms(dict[str, str]):
-    """Pseudonyms of workers. A worker whose votes came in a file is numbered, as a file may have real names."""
+    """Pseudonyms of workers. Workers of imported votes get numbers, as the file may contain real names."""
 
     def __missing__(self, worker: str) -> str:
         number = sum(name.startswith(IMPORTED) for name in self) + 1
@@ -412,7 +412,7 @@ def _figure(report: str, part: str, name: str, numbers: Mapping[str, Any]) -> Re
 
 
 def _evaluated(found: EvaluationResult) -> Iterator[tuple[str, str, Record]]:
-    """Yield the part, the name and the numbers of all figures of an evaluation."""
+    """Yield part, name and numbers of each figure of an evaluation."""
     evaluated = found.evaluated
     effect, validity = evaluated.effectiveness, evaluated.validity
     for row in rows_of(evaluated):

@@ -43,7 +43,7 @@ MOST_GROUPS = 1000
 FEWEST_CASES = 20
 """Minimum number of test cases of a class or an edit that gets a figure."""
 MOST_ROWS = 200
-"""Maximum number of rows of a table of edits that also lists edits with fewer test cases than that."""
+"""A table of edits with more rows than this leaves out edits with fewer than `FEWEST_CASES` test cases."""
 EQUAL = 1e-9
 Array = np.ndarray
 Record = dict[str, Any]
@@ -58,7 +58,7 @@ def read(name: str) -> Any:
 
 
 def table(name: str) -> pd.DataFrame:
-    """Return a table, with all its columns even if it has no row."""
+    """Read a table of the bundle. It has all its columns even if it has no row."""
     with (HERE / "tables" / f"{name}.jsonl").open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     return pd.DataFrame(rows, columns=list(read("columns.json")[name]), dtype=object)
@@ -85,7 +85,7 @@ def same(stated: Any, recomputed: Any) -> bool:
 
 
 def figure(value: Any = None, low: Any = None, high: Any = None, **counts: Any) -> Record:
-    """Return a figure with its interval. NaN means that there is no value. `counts` are numbers, such as n images."""
+    """Return a figure with its interval. NaN or None means no value. `counts` are further numbers, such as n images."""
     return {"value": value, "low": low, "high": high, **counts}
 
 
@@ -113,7 +113,7 @@ def random_weights() -> Array:
 
 
 def in_groups(rows: Array, chance: np.random.Generator) -> Array:
-    """Add up the rows of sources in `MOST_GROUPS` random groups of nearly equal size, if there are more sources."""
+    """If there are more sources than `MOST_GROUPS`, sum their rows in that many random groups of nearly equal size."""
     if len(rows) <= MOST_GROUPS:
         return rows
     begins = np.arange(MOST_GROUPS) * len(rows) // MOST_GROUPS
@@ -121,7 +121,7 @@ def in_groups(rows: Array, chance: np.random.Generator) -> Array:
 
 
 def weights_of(size: Array, weighing: str) -> Array:
-    """Return the weights of sources with `size` test cases each: all weigh the same, or as much as their test cases."""
+    """Return a weight for each source: its number of test cases `size` if `weighing` is "case", else 1."""
     return size if weighing == "case" else np.ones(len(size))
 
 
@@ -174,8 +174,8 @@ def means_of_groups(
 ) -> tuple[list[Record], Array]:
     """Return the mean of each group of sources with an interval, and the p value of the test that the mean is 0.
 
-    A value per source lies between `lowest` and 1; `n` is the number of images of each group. One unseen source, which
-    weighs as a typical one, is at either end with equal chance: it moves the mean by half its weight and adds to the
+    A value per source lies between `lowest` and 1; `n` is the number of images of each group. One unseen source with a
+    typical weight is added. It has the value `lowest` or 1 with equal chance, so it moves the mean and adds to the
     variance. The interval is that of the beta distribution with this mean and variance, wider by (t / z)² for few
     sources (Korn and Graubard 1998).
     """
@@ -200,8 +200,8 @@ def means_of_groups(
 
 
 def holm(p_values: Array) -> Array:
-    """Return p values corrected for several tests (Holm 1979): the k-th smallest of m times m - k + 1, at least as
-    large as the one before, at most 1. NaN is no test."""
+    """Return p values corrected for several tests (Holm 1979). The k-th smallest of m is multiplied by m - k + 1,
+    then raised to the corrected one before it if that is larger, and is at most 1. NaN stays NaN."""
     corrected = np.full(len(p_values), np.nan)
     known = np.flatnonzero(np.isfinite(p_values))
     order = known[np.argsort(p_values[known])]
@@ -237,15 +237,15 @@ def clustering(wrong: Array, source: Any) -> tuple[float | None, float | None, f
 
 
 def shares_by_source(sources: Any, answers: pd.DataFrame, weight: Array | None = None) -> tuple[Array, Array]:
-    """Return the number of images of each source, and the number of wrong ones, both weighted."""
+    """Return each source's number of images and its number of wrong ones, both with the images' `weight`."""
     place = np.searchsorted(sources, answers["source"])
     each = np.ones(len(place)) if weight is None else weight
     return np.bincount(place, each, len(sources)), np.bincount(place, each * answers["wrong"], len(sources))
 
 
 def matched_controls(cases: pd.DataFrame, control: pd.DataFrame) -> tuple[Array, Array]:
-    """Return which test cases have a reconstruction of their source in their own control set, and a weight for each
-    reconstruction: together, those of a source and set weigh as much as its test cases of that set.
+    """Return True for each test case with a reconstruction of its source in its control set, and a weight for each
+    reconstruction. The reconstructions of a source in a set together weigh as much as its test cases with that set.
     """
     own, drawn = (pd.MultiIndex.from_frame(one[["source", "control_set"]]) for one in (cases, control))
     has_control = own.isin(drawn) & (cases["control_set"] >= 0).to_numpy()
@@ -367,8 +367,8 @@ def answer_shares(answers: pd.DataFrame, labels: Sequence[str]) -> Array:
 
 
 def calibration(answers: pd.DataFrame, what: str) -> Rows:
-    """Yield the expected calibration error, the mean distance between confidence and accuracy in 15 bins of equal width
-    (Naeini et al. 2015), and the bins.
+    """Yield the expected calibration error, which is the mean distance between confidence and accuracy in 15 bins of
+    equal width (Naeini et al. 2015), and the figures of each bin. `what` names the images.
     """
     sure = answers["confidence"].to_numpy(float)
     place = np.minimum((sure * 15).astype(int), 14)
@@ -388,10 +388,10 @@ def edit_tables(
     labels: Sequence[str] | None,
     weighing: str,
 ) -> Rows:
-    """Yield the tables of edits: the mean change of the true class's probability for each value of an edit, in each
-    source first. A segmenter, without `labels`, has the share of right pixels in its place. The change is that from the
-    reconstruction of the source, or from the original if no test case has a reconstruction. P values are corrected over
-    the rows of a table.
+    """Yield the tables of edits: the mean change of the true class's probability for each value of an edit, averaged
+    within each source first. For a segmenter (no `labels`), it is the change of the share of right pixels. The change
+    is measured from the source's reconstruction, or from the original if no test case has a reconstruction. P values
+    are corrected over the rows of a table.
     """
     at = edits["image"].map({image: place for place, image in enumerate(cases["image"])})
     names = ("edit type", "keyword", "alternative")
@@ -437,7 +437,7 @@ def edit_tables(
 # (classes, classes + 1). The last column is for predictions of no class of the masks.
 
 LOST = 0.15
-"""IoU from which a class is found, and fall of the IoU by which it is lost."""
+"""Minimum IoU of a class that is found, and minimum fall of the IoU of a class that is lost."""
 
 
 def counts_of(pixels: pd.DataFrame, classes: int) -> Array:
@@ -452,7 +452,7 @@ def overlaps(counts: Array) -> Array:
 
 
 def ious(counts: Array, groups: Sequence[Sequence[int]]) -> Array:
-    """Return the IoU of classes that consist of `groups`, image by image; NaN where the mask lacks the class."""
+    """Return the IoU of each class in each image, (images, classes); NaN where the mask lacks the class."""
     found = np.full((len(counts), len(groups)), np.nan)
     for at, own in enumerate(groups):
         here = counts[:, own].sum(axis=(1, 2))
@@ -463,14 +463,14 @@ def ious(counts: Array, groups: Sequence[Sequence[int]]) -> Array:
 
 
 def mean_iou(overlaps: Array) -> Array:
-    """Return the mean IoU over the classes that are there, from intersections and unions."""
+    """Return the mean IoU over the classes in mask or prediction. `overlaps` holds intersections, then unions."""
     hit, union = np.split(overlaps, 2, axis=-1)
     return ratio(np.nan_to_num(ratio(hit, union)).sum(axis=-1), (union > 0).sum(axis=-1))
 
 
 def pixel_figures(pixels: Sequence[pd.DataFrame], weighing: str, mixed: bool, names: Sequence[str]) -> Rows:
-    """Yield mIoU and IoU from one matrix of all pixels, in which each source weighs the same, or each test case. An
-    unseen source finds all or nothing of each class; its area is that of the source of a typical pixel.
+    """Yield mIoU and IoU from one matrix of all pixels, in which each source, or each test case, weighs the same. One
+    unseen source is added: it finds all or nothing of each class, and has the area of the source of a typical pixel.
     """
     both = np.intersect1d(pixels[0]["source"], pixels[1]["source"])
     first, cases, control = (one[one["source"].isin(both)] for one in pixels)
@@ -576,12 +576,12 @@ INVALID, VALID, HARD = 0, 1, 2
 
 
 def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Array, votes_of_an_image: float) -> Array:
-    """Return draws of the state of each judged image, (draws, images): invalid, valid, or hard (votes are coins).
+    """Return draws of the state of each judged image, (draws, images): invalid, valid, or hard (its votes are random).
 
-    The model is that of Dawid and Skene (1979), with the answers to control items as known truth, fitted by Gibbs
-    sampling (seed 0). In turn it draws each worker's rates of right answers (beta), the population of workers (a grid
-    of beta distributions), the shares of the states in each pool (gamma), and the state of each image. `fixed` is a
-    state that needs no votes, or -1.
+    The model is that of Dawid and Skene (1979), with control items as images of known truth, fitted by Gibbs sampling
+    (seed 0). In turn it draws each worker's rates of right answers (beta), the population of workers (a grid of beta
+    distributions), the shares of the states in each pool (gamma), and the state of each image. `fixed` is the known
+    state of an image whose votes are not used, or -1.
     """
     chance = np.random.default_rng(0)
     control, own = ballots[ballots["known"] >= 0], ballots[(ballots["known"] < 0) & ballots["image"].isin(images)]
@@ -644,8 +644,8 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
 
 
 def looks_random(images: Array, judged: Array) -> bool:
-    """Return True if the judged images of each part may be a random sample of all: at least 1 in 200 of 2,000 random
-    samples (seed 0) is as far off, by Pearson's statistic and by the images in parts without a judged one.
+    """Return True if the judged images may be a random sample of all, both counted by part. At least 1 in 200 random
+    samples (of 2,000, seed 0) must be as uneven, by Pearson's statistic and by the images in parts with none.
     """
     images, judged = images[images > 0], judged[images > 0]
     if len(images) == 1:
@@ -660,8 +660,8 @@ def looks_random(images: Array, judged: Array) -> bool:
 def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
     """Return the pool of each cell (a stratum of right, or of wrong images), and the weight of its judged images.
 
-    A cell with 5 judged images (or with all of fewer) is a pool. The others are one pool together, and cells without a
-    judged image belong to it only if the sample looks random. The pool of any other cell is unknown: -1.
+    A cell with at least 5 judged images, or with all judged, is a pool. The others are one pool together, and cells
+    without a judged image belong to it only if the sample looks random. The pool of any other cell is unknown: -1.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -682,8 +682,8 @@ def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
 
 
 def contradiction(judged: pd.DataFrame) -> bool:
-    """Return True if two studies cannot both be true: with the error e of the one and at most a share v of wrong images
-    valid by the other, at most 1 - e (1 - v) of all images are valid, but the one found more (chance below 1 in 1,000).
+    """Return True if two studies contradict each other. With the error e in one study, and at most a share v of wrong
+    images valid in the other, at most 1 - e (1 - v) of the images are valid; but the first found more (p < 0.001).
     """
     decided = judged[judged["decided"]]
     for (one, own), (other, rest) in product(decided.groupby("study"), decided[decided["wrong"]].groupby("study")):
@@ -709,7 +709,7 @@ def pools_of_cells(images: Array, judged: Array) -> tuple[Array, Array, Array]:
 
 @dataclass
 class JudgedImages:
-    """Images that people judged. Each belongs to a pool: images that count as having one share of valid ones."""
+    """Images that people judged. Each is in a pool of images that are assumed to have one share of valid images."""
 
     place: Array
     """Row of each image among all test cases."""
@@ -776,8 +776,8 @@ def drawn_shares(
 ) -> tuple[Array, ...]:
     """Return 4,000 draws (seed 0) of seven shares of images. Two are of images that are wrong and valid, two more are
     the same with the score. The fifth is the share of wrong images, times the share of these that is judged valid. The
-    last two are errors among valid images. Of each two, the first is low and the second high: images that were not
-    judged are taken for invalid or valid accordingly.
+    last two are errors among valid images. Each pair is a low and a high share: images of unknown validity are taken
+    for invalid or valid accordingly.
 
     `masses` has a row for each source: its weight in each pool, its weight of unknown wrong and of unknown right
     images, its scores in each pool, and its whole weight. The unseen source weighs `typical`.
@@ -1051,7 +1051,7 @@ WORDS = ("waiting", "invalid", "no consensus", "too few votes", "valid")
 
 
 def of_images(found: Mapping[str, Mapping[str, Outcome]], questions: Sequence[Any]) -> dict[str, str]:
-    """Return for each image the first of `WORDS` among its outcomes of questions on validity, without follow-ups."""
+    """Return one outcome of each image: the first in `WORDS` of its outcomes on validity, without follow-ups."""
     telling = {one["id"] for one in questions if one["valid"] and not one["follows"]}
     words = {item: [one.word for name, one in own.items() if name in telling] for item, own in found.items()}
     return {item: min(own, key=WORDS.index) for item, own in words.items() if own}
@@ -1081,7 +1081,7 @@ def wilson(count: int, n: int) -> Record:
 
 
 def bootstrap(images: Sequence[Any], seed: int, statistic: Callable[[Array], Array]) -> Record:
-    """Return the percentile interval of 4,000 bootstrap samples of images. Equal images are drawn together."""
+    """Return the 95 % percentile interval of `statistic` over 4,000 bootstrap samples of images."""
     kinds = Counter(images)
     shares = np.array(list(kinds.values())) / len(images)
     drawn = np.random.default_rng(abs(seed)).multinomial(len(images), shares, size=DRAWS)
@@ -1090,7 +1090,7 @@ def bootstrap(images: Sequence[Any], seed: int, statistic: Callable[[Array], Arr
 
 
 def valid_share(words: Iterable[str]) -> Record:
-    """Return the share of valid images with a consensus, and its bounds if all open images were invalid, or valid."""
+    """Return the share of valid images with a consensus, and bounds with all undecided images invalid, or valid."""
     number = Counter(words)
     valid, of = number["valid"], number["valid"] + number["invalid"]
     missing = number["no consensus"] + number["too few votes"]
@@ -1281,7 +1281,7 @@ def question_figures(
     ratings: Sequence[Sequence[str]],
     votes: Mapping[str, Sequence[Vote]],
 ) -> Rows:
-    """Yield the figures of one question, but for the agreement. The interval of votes is a bootstrap over images."""
+    """Yield the figures of one question, except the agreement. The share of valid votes is bootstrapped over images."""
     name, seed = question["id"], study.rules["seed"]
     if question["valid"]:
         yield named("valid", name, "after exclusions", "all"), valid_share(one.word for one in own.values())
@@ -1329,7 +1329,7 @@ def question_figures(
 
 
 def worker_counts(study: Study, cast: Sequence[Vote], after: Mapping[str, Sequence[Vote]]) -> Rows:
-    """Yield the numbers of images, votes and workers. A worker is judged if excluded, or after enough control items."""
+    """Yield the numbers of images, votes and workers. Workers without enough control items are "not judged"."""
     rules = study.rules
     names = dict.fromkeys([*study.workers, *(vote.worker for vote in study.votes)])
     work = Counter(vote.worker for vote in study.votes if vote.kind in ("item", "control", "quiz"))
@@ -1436,7 +1436,7 @@ def judged_images(cases: pd.DataFrame, studies: Mapping[str, Study], items: pd.D
 
 
 def strata_of(cases: pd.DataFrame, edits: pd.DataFrame, wrong: Array, types: Sequence[str]) -> tuple[Array, int]:
-    """Return the stratum of each test case, and their number: right or wrong, by edit type, by none, or by several."""
+    """Return each test case's stratum (right or wrong; its edit type, none or several), and the number of strata."""
     own = (
         edits[edits["edit_type"] != ""].groupby("image")["edit_type"].agg(["first", "nunique"]).reindex(cases["image"])
     )
@@ -1447,7 +1447,7 @@ def strata_of(cases: pd.DataFrame, edits: pd.DataFrame, wrong: Array, types: Seq
 
 
 def all_of_a_part(part: Array, judged: Array) -> bool:
-    """Return True if the judged images are all of one part, which has a chance below 1 % for a random sample."""
+    """Return True if all judged images are in `part`, and a random sample is so with a chance below 1 %."""
     n, inside = int(judged.sum()), int(part.sum())
     return bool(n and part[judged].all() and stats.hypergeom.pmf(n, len(part), inside, n) < 0.01)
 
@@ -1615,7 +1615,7 @@ class Bundle:
         yield "test cases left out", figure((~known).sum(), **sizes)
 
     def figures(self) -> Rows:
-        """Yield every figure by its name."""
+        """Yield the name and the numbers of each figure of the bundle."""
         models = self.settings["models"]
         for model in range(1, len(models) + 1):
             rows = self.segmentation(model) if self.segments else self.evaluation(model)
@@ -1630,7 +1630,7 @@ NUMBERS = ("value", "low", "high", "n", "sources", "count", "asked", "discarded"
 
 
 def shown(one: Mapping[str, Any]) -> str:
-    """Return the numbers of a figure in words."""
+    """Return the names and values of a figure's numbers as text."""
     words = [f"{name} {one[name]:.6g}" for name in NUMBERS if one.get(name) is not None]
     return ", ".join(words) or "none"
 

@@ -1,4 +1,4 @@
-"""Writes evidence bundles for pages, scripts and agents, in the background. A finished one is kept for an hour."""
+"""Writes evidence bundles for pages, scripts and agents, in the background. Finished bundles are kept for an hour."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Evidence:
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, drop_export, name="evidence of a test set")
-        """Queue of this work. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
+        """Queue that writes bundles. `work.of(about(question))` finds the work for an `EvaluationQuestion`."""
 
     @does("begin-evidence", acts.OnTwoModels)
     def begin_evidence(self, sent: acts.OnTwoModels) -> dict[str, Any]:

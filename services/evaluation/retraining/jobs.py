@@ -100,9 +100,9 @@ class RetrainingChoices:
     problem: str
     """Sentence on why nothing can be trained; "" if something can."""
     edit_types: tuple[str, ...]
-    """Edit types that can be held out from all arms."""
+    """Edit types that can be held out from all arms (sets of images to learn from)."""
     shifts: tuple[tuple[int, str], ...] = ()
-    """Number and title of each version of a test set that can be the natural shift."""
+    """Number and title of each version of a test set that can be measured on as well, as a natural shift."""
 
 
 class Retrainings:
@@ -191,8 +191,8 @@ class Retrainings:
         return matching
 
     def opens(self, question: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """Return the catalogue entries behind a number of the table: the images of the set `on`, or the images of it
-        that `arm` is worst at. Raises UserError if none are stored.
+        """Return the catalogue entries behind a number of the table: all images of the set `on`, or those that `arm`
+        gets wrong (for a segmenter: worst). Raises UserError if none are stored.
         """
         opened = self.result(question, number).opens(on, arm)
         if opened is None:
@@ -316,7 +316,7 @@ class Retrainings:
         return np.array([place[one] for one in order], np.int64)
 
     def _examples(self, mapping: ClassMap, numbers: MaskNumbers, on_step: OnStep) -> Examples:
-        """Return examples whose masks hold the numbers of class groups, in files that are written once."""
+        """Return a maker of training examples. It writes each mask, as numbers of class groups, to a file once."""
         folder, images = self._workspace.trainings / "masks", self._workspace.images
 
         @cache
@@ -401,7 +401,7 @@ def parted_of(
 
 
 def retraining_question(question: EvaluationQuestion, sent: BeginRetraining) -> RetrainingQuestion:
-    """Return the `EvaluationQuestion` (a model and the images of a subject) that a command names."""
+    """Return the retraining that a command asks for. `question` has the command's model and images."""
     values = {one.name: getattr(sent, one.name) for one in fields(RetrainingQuestion) if one.name != "asked"}
     return RetrainingQuestion(question, **values | {"arms": tuple(dict.fromkeys(sent.arms))})
 

@@ -100,7 +100,7 @@ class OpenedImages:
     images: int
     """Total number of images."""
     shown: int
-    """Number of images that the entries cover."""
+    """Number of images that `entries` show."""
     entries: tuple[int, ...]
     """Sorted catalogue entries; for an original, the test cases made of it. At most `MOST_OPENED`."""
 
@@ -184,8 +184,8 @@ def result_of(
     pace: TrainingPace | None,
 ) -> RetrainingResult:
     """Calculate everything in a report. `before` holds the answers of the untrained model by set, and `answers` those
-    after training by arm and seed, as `evaluation.retraining.stored_training.learnt` returns them. `trainings` names
-    the training of each.
+    after training by arm and seed, as `evaluation.retraining.stored_training.learnt` returns them. `trainings`
+    describes the training of each arm and seed.
     """
     sources, kind, seeds = planned.set_sources, stored.identity.kind, range(question.seeds)
     measured = {

@@ -82,7 +82,7 @@ class RetrainingQuestion:
 
     @property
     def digest(self) -> str:
-        """Return a digest of the question. Fields at their default do not count, so that new ones change nothing."""
+        """Return a digest of the question. Fields at their default are left out, so a new field keeps old digests."""
         question_fields = fields(self)[1:]
         changed = {one.name: value for one in question_fields if (value := getattr(self, one.name)) != one.default}
         return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | changed)
@@ -158,7 +158,7 @@ class DataSplit:
     side: tuple[Side, ...]
     """Split of each source: train, tune or test."""
     usable: Sequence[Flags]
-    """Flags of usable images among originals, test cases and reconstructions."""
+    """Flags of usable images: of originals, of test cases, and of reconstructions."""
     unseen: str
     of_unseen: Flags
     """True for each test case with an edit of the type `unseen`."""
@@ -290,7 +290,7 @@ def require_unseen(cases: Cases, name: str) -> None:
     """Raise UserError for an edit type that no test case has."""
     if name not in ("", NO_TYPE, *cases.of_edit_type):
         present = ", ".join(cases.of_edit_type) or "none"
-        raise UserError(f"No test case has an edit of the type “{name[:80]}”: there are {present}.", field="unseen")
+        raise UserError(f"No test case has an edit of the type “{name[:80]}”. Choose: {present}.", field="unseen")
 
 
 @dataclass(frozen=True)
@@ -383,7 +383,7 @@ def _sides(
 
 
 def _notes_on_labels(cases: Cases, parted: DataSplit) -> tuple[str, ...]:
-    """Return a note on labels that are trained on but not measured, and one on the reverse. Empty for segmentation."""
+    """Return a note on labels in training images alone, and one on labels in test images alone; () for segmentation."""
     if cases.view.kind == "segmentation":
         return ()
 
@@ -434,7 +434,7 @@ def _with_unseen(parted: DataSplit, cases: Cases, unseen: str) -> DataSplit:
 
 
 def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
-    """Return flags of the images with a class that the model knows, by kind. Raises UserError for under two classes."""
+    """Return flags of usable originals, test cases and reconstructions. Raises UserError for fewer than two classes."""
     if cases.view.kind == "segmentation":
         names = mapping.group_names
         usable = [images.masks.there for images in cases.all_images]
@@ -444,8 +444,6 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
         numbers = {int(one) for own, images in zip(usable, cases.all_images, strict=True) for one in images.label[own]}
         names = tuple(cases.labels[number] for number in sorted(numbers))
     if len(names) < 2:
-        what = (
-            f"The model can say one of its labels alone, “{names[0]}”" if names else "The model can say no label of it"
-        )
-        raise UserError(f"{what}, so there are no two classes to learn: map more labels to its classes.")
+        what = f"The model knows one of these labels alone, “{names[0]}”" if names else "The model knows no label here"
+        raise UserError(f"{what}, but training needs two labels or more: map more labels to its classes.")
     return usable

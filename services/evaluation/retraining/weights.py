@@ -102,7 +102,7 @@ def weights_file(workspace: Workspace, found: RetrainingResult, arm: str) -> tup
 
     file = next((one.file for one in best_weights(workspace, found) if one.arm == arm), None)
     if file is None:
-        raise UserError("The weights of this arm are not there any more: train it again.")
+        raise UserError("The weights of this arm no longer exist: train it again.")
     try:
         with safe_open(file, "np"):
             pass
@@ -150,7 +150,7 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
     """Return two maps. The first maps a training's folder to its mark, and to the end time of a retraining that uses
-    it, a latest one if possible. The second maps `Marked.about` to the end time of the latest retraining.
+    it, preferably a latest one. The second maps `Marked.about` to the end time of the latest retraining.
     """
     uses: dict[str, tuple[Marked, str]] = {}
     latest: dict[str, str] = {}

@@ -103,7 +103,7 @@ def test_what_was_trained_here_is_the_next_model(filled: Workspace) -> None:
     service.predicting.identify(model)
     assert model in [one.settings for one in service.models(OBJECTS)]
     for number, arm in ((999, GENERATED), (trained[1].number, "no such arm")):
-        with pytest.raises(UserError, match=r"There is no such result|are not there any more"):
+        with pytest.raises(UserError, match=r"There is no such result|no longer exist"):
             retrainings.as_model(number, arm)
     retrainings.close()
     service.close()

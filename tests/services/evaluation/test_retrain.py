@@ -275,7 +275,7 @@ def test_an_onnx_file_one_source_and_one_label_are_told(tmp_path: Path) -> None:
         fill(workspace, 8, controls=False, seed=9, label=label, most=FEW)
         same = Subject(filter=ImageFilter(facets={"class": (label,)}))
         with pytest.raises(
-            UserError, match=f"one of its labels alone, “{label}”, so there are no two classes to learn"
+            UserError, match=f"one of these labels alone, “{label}”, but training needs two labels or more"
         ):
             trained.retrain(replace(QUICK, asked=EvaluationQuestion(same, CLASSIFIER)), quiet)
         for case in workspace.catalogue.test_cases(workspace.catalogue.ids())[::10]:

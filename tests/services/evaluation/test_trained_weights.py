@@ -80,7 +80,7 @@ def test_the_weights_of_the_best_training_are_a_model_under_test(
     # Weights whose file is gone are not offered.
     best.file.unlink()
     assert [one.arm for one in retrainings.weights(kept)] == [ORIGINAL]
-    with pytest.raises(UserError, match="The weights of this arm are not there any more"):
+    with pytest.raises(UserError, match="The weights of this arm no longer exist"):
         retrainings.weights_file(BIRDS, kept.number, GENERATED)
     with pytest.raises(UserError, match="There is no such result"):
         retrainings.weights_file(BIRDS, kept.number + 1, ORIGINAL)
