@@ -51,7 +51,7 @@ class CaptionRanking:
     """Ranked captions, and the quality of the same ranking on past test cases."""
 
     captions: tuple[RankedCaption, ...]
-    """All captions; the first is to be drawn first."""
+    """All captions, in the order in which to draw them."""
     learnt: int
     """Number of test cases that the ranking learnt from."""
     orders: tuple[Order, ...]

@@ -168,7 +168,7 @@ class ControlSets:
         return view
 
     def _settings(self, run: Run, lineage: Lineage, control: Recipe) -> Settings:
-        """Return a test case's settings to draw its reconstruction. Raises UserError if unknown or of another model."""
+        """Return a test case's settings for its reconstruction. Raises UserError if nothing can be drawn with them."""
         method, driver = method_of(lineage.method), self._execution.driver
         if isinstance(lineage.settings, UnreadSettings):
             raise UserError("This version of the studio cannot read the settings of the test cases: update it.")

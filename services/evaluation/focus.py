@@ -196,7 +196,7 @@ class Focus:
         return Image.fromarray(np.isin(np.asarray(image), json.loads(about)).astype(np.uint8) * 255) if about else image
 
     def _keys(self, question: EvaluationQuestion, cases: Cases, images: Sequence[_Seen]) -> list[_Key | None]:
-        """Return the key of each image; None if its label is no class of the model."""
+        """Return the key of each image; None if the model has no class for its label."""
         stored = self._evaluations.predicting.stored(question.model)
         if stored is None:
             raise UserError(NOT_LOADED)

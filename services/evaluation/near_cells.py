@@ -37,7 +37,7 @@ class NearCell:
     proposals: tuple[str, ...]
     """Alternatives of the keyword in this run that no caption of the batch has."""
     added: tuple[str, ...]
-    """Alternatives that a person added and that no round took yet."""
+    """Alternatives that a person added and that no round of the search has taken yet."""
 
 
 def near_cells(workspace: Workspace, batch: int, names: Sequence[CellName]) -> tuple[NearCell, ...]:

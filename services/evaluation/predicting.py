@@ -157,7 +157,7 @@ class Predicting:
         self.count_pixels(key, cases, on_count)
 
     def count_pixels(self, key: str, cases: Cases, on_count: OnCount) -> None:
-        """Count how many pixels of each mask class the model of a `key` predicts as each class, unless known."""
+        """Count the pixels of each mask class by the class that the model with this `key` predicts, unless known."""
         models = self._workspace.models_under_test
         known, counted = models.latest(key), models.counted(key)
         pairs_to_count = {

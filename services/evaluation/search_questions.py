@@ -45,7 +45,7 @@ class Part:
         return json.dumps([self.label, self.edit_type, self.meaning], ensure_ascii=False)
 
     def cells(self, names: Sequence[CellName]) -> Numbers:
-        """Return the numbers of the cells of the part. `names` are label, edit type and meaning of each cell."""
+        """Return the indexes of the part's cells in `names`, which are label, edit type and meaning of each cell."""
         numbers = [
             number
             for number, (label, edit_type, meaning) in enumerate(names)
@@ -68,7 +68,7 @@ def cell_name(one: Candidate) -> CellName:
 
 @dataclass(frozen=True)
 class DrawnImage:
-    """An image that a search may count."""
+    """A drawn image that may count in the answers of a search."""
 
     cell: int
     source: int
@@ -117,7 +117,7 @@ class Matched:
     parts: tuple[Part, ...]
     unknown: tuple[str, ...]
     missing: tuple[str, ...]
-    """See `Answer.missing`, and `Answer.unknown` for the field before."""
+    """See `Answer.missing`; `unknown` is as in `Answer`, too."""
 
 
 def matched(question: str, names: Sequence[CellName]) -> Matched:
@@ -161,11 +161,11 @@ def answer_of(
     parts: int,
 ) -> PartAnswer:
     """Answer whether more than a share `weak` of the part's images are valid faults. `parts` is the number of parts
-    that could be asked about, which share the 5 % of wrong intervals.
+    that could be asked about: with at least 95 % chance, the intervals of all of them are right.
 
-    Images of one cell are chosen at random within it. Of several cells, only those chosen at random among all images
-    or among those of the part count for the share, until one of the cells has no image left to draw: the others were
-    aimed at cells with faults. If all images of the part are drawn, all count.
+    Images of one cell are chosen at random within it. Of several cells, only those chosen at random among all images or
+    among those of the part count for the share, until one of the cells has no image left to draw: the others were aimed
+    at cells with faults. If all images of the part are drawn, all count.
     """
     cells = part.cells(names)
     is_of_part = np.isin(np.arange(len(names)), cells)

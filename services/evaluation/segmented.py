@@ -205,13 +205,13 @@ class MaskValidity:
     holds: Flags
     """True for each test case whose mask holds (still fits the image)."""
     unchecked: int = 0
-    """Number of masks of test cases that wait for the segmenter of the checks."""
+    """Number of masks of test cases that the segmenter of the profile's checks has not checked yet."""
     why: str = ""
     """Reason why masks cannot be checked, or a note on unchecked ones, in a sentence; "" for none."""
 
 
 class MaskChecks:
-    """Checks the masks of one workspace with the segmenter of the checks. Thread-safe."""
+    """Checks which masks still fit their images, with the segmenter of the profile's checks. Thread-safe."""
 
     def __init__(self, workspace: Workspace, answers: ModelAnswers, checks: CheckSettings) -> None:
         self._workspace, self._answers, self._checks = workspace, answers, checks

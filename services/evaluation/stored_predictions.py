@@ -44,7 +44,7 @@ class ClassifierAnswers:
     """Answers of a classifier for some images, without those that are unread or have no label."""
 
     place: Numbers
-    """Position of each answer's image among the images."""
+    """Position of each answer's image in the `Images` asked for."""
     answers: Answers
     true: Floats
     """Probability of the true class; NaN if it cannot be compared."""

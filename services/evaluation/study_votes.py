@@ -149,7 +149,7 @@ class VotesOnCases:
 
 
 def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]) -> VotesOnCases:
-    """Return the votes on these test cases. Of several studies, the last with a consensus counts, else the last."""
+    """Return the votes on test cases. Of several studies on one, the last with a consensus counts, else the last."""
     place = {case: at for at, case in enumerate(test_cases.tolist()) if case >= 0}
     number = {one.study: at for at, one in enumerate(studies)}
     study, undecided = np.full(len(test_cases), -1), np.zeros(len(test_cases), bool)

@@ -168,7 +168,7 @@ class Cases:
     way: Numbers
     """Number of each test case's control set: its recipe and the start of its drawing; -1 if the recipe has none."""
     control_way: Numbers
-    """Number of each reconstruction's set. Test cases are compared with reconstructions of the same number."""
+    """Number of each reconstruction's control set. Test cases are compared with reconstructions of the same number."""
     rejected: Numbers
     """Rows in `table` of the rejected test cases, which count in no figure of an evaluation."""
     without_control: str

@@ -128,7 +128,7 @@ class Cell:
     For a segmenter it is a label predicted for pixels: it selects images where the share of the class predicted as that
     label is at least as large as in the whole set."""
     only_wrong: bool = False
-    """For "class" and tables of edits: only newly wrong cases, or for a segmenter cases that lose a class."""
+    """For "class": only wrong cases. For tables of edits: only newly wrong ones. For a segmenter: only lost classes."""
 
 
 @dataclass(frozen=True)
@@ -283,13 +283,13 @@ class Evaluated:
     losses: results.LossEffect | None = None
     """Rate at which a segmenter loses a class, which counts as wrong. None for a classifier."""
     labels: tuple[str, ...] = ()
-    """Labels in the order of tables and confusion matrices; for a segmenter the groups that it tells apart."""
+    """Labels in the order of tables and confusion matrices; for a segmenter, the groups of classes."""
     thumbnails: Mapping[int, str] = field(default_factory=dict)
     """SHA-256 of the image of each entry in `EditRow.worst`."""
     score: ScoreView | None = None
     """Score of the chance that people find an image valid; None if none can be learnt."""
     unchecked: int = 0
-    """For a segmenter: number of masks of test cases that wait for the segmenter of the checks."""
+    """For a segmenter: number of masks of test cases that the segmenter of the profile's checks has not checked yet."""
 
     @property
     def doubt(self) -> str:

@@ -170,7 +170,7 @@ class SearchSettings:
     mapping: str = ""
     """Text of a user's file that maps labels to classes; "" for none."""
     questions: tuple[str, ...] = ()
-    """Hypotheses of a person in words."""
+    """Questions that a person asked, such as “kites at dusk”."""
 
 
 def images_of(workspace: Workspace, batch: int) -> Subject:

@@ -99,9 +99,7 @@ def write_bundle(
         if workspace.saved() == before:
             break
     else:
-        raise UserError(
-            "Something was saved all the time while the evidence was read: try again when the studio is idle."
-        )
+        raise UserError("The workspace changed each time the evidence was read: try again when nothing is being saved.")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("xb") as made:
@@ -319,7 +317,7 @@ def _vote_rows(study: StudyData, names: _Pseudonyms, left_out: Counter[str]) -> 
 
 
 def _lineage(workspace: Workspace, version: SetVersion, image_rows: Sequence[Record]) -> dict[str, list[Record]]:
-    """Return the lineage of every image of the evaluation, and the values of the text stages behind them."""
+    """Return tables by name: the lineage of each image of the evaluation, and the values of its text stages."""
     known = {example.sha: example for example in VersionImages(workspace, version).all()}
     others = [row["test_case"] for row in image_rows if row["test_case"] is not None and row["sha256"] not in known]
     of_cases = dict[int, CaseFacts]()

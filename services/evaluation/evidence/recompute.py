@@ -994,7 +994,7 @@ def answers_to(question: Mapping[str, Any]) -> list[str]:
 
 
 def concerns(question: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
-    """Return True if the item shows the class that the question is about, or if it is about all items."""
+    """Return True if the item shows the class that the question is about, or the question is about all items."""
     shown = {name.casefold() for name in item["classes"]}
     return not question["only_with"] or question["only_with"].casefold() in shown
 
@@ -1281,7 +1281,7 @@ def question_figures(
     ratings: Sequence[Sequence[str]],
     votes: Mapping[str, Sequence[Vote]],
 ) -> Rows:
-    """Yield the figures of one question, except the agreement. The share of valid votes is bootstrapped over images."""
+    """Yield the figures of a question, except the agreement. Intervals of votes and ratings: bootstrap over images."""
     name, seed = question["id"], study.rules["seed"]
     if question["valid"]:
         yield named("valid", name, "after exclusions", "all"), valid_share(one.word for one in own.values())
@@ -1474,7 +1474,7 @@ class Bundle:
         self.mixed = self.cases["control_set"].nunique() > 1
 
     def read_by(self, model: int, rows: pd.DataFrame) -> list[pd.DataFrame]:
-        """Return the rows of one model with the columns of their images, by role."""
+        """Return the rows of one model, joined with the columns of their images: one table for each role."""
         own = rows[rows["model"] == model].merge(self.images, on="image")
         return [own[own["role"] == role] for role in ROLES]
 

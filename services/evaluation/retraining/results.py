@@ -27,7 +27,7 @@ from services.evaluation.texts import TEXTS
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_OPENED = 1000
-"""Maximum number of catalogue entries stored for a number of a table: nobody looks at more."""
+"""Maximum number of catalogue entries stored for one number in a table: people look at no more."""
 LOWEST = 10
 """For a segmenter, 1 in this number of images is listed, beginning with the smallest share of correct pixels."""
 HOW_PARTED = (
