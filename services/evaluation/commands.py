@@ -23,7 +23,7 @@ STUDY_IMAGES = 300
 
 
 def work_of(command: str) -> Any:
-    """Return a field for the id of work. The description says that the command named `command` returned the id."""
+    """Return a command's field for the id of a piece of work that the command named `command` returned."""
     return Field(ge=1, le=LARGEST_ID, description=f"The “work” that {command} returned")
 
 

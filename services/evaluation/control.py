@@ -171,7 +171,7 @@ class ControlSets:
         """Return a test case's settings for its reconstruction. Raises UserError if nothing can be drawn with them."""
         method, driver = method_of(lineage.method), self._execution.driver
         if isinstance(lineage.settings, UnreadSettings):
-            raise UserError("This version of the studio cannot read the settings of the test cases: update it.")
+            raise UserError("This version of the studio cannot read the settings of the test cases: update the studio.")
         settings = self._execution.runs.settings(run, control.name).model_copy(
             update={name: getattr(lineage.settings, name) for name in method.sections}
         )

@@ -50,7 +50,7 @@ class FactorRow:
     figure: Figure
     """Effect on the probability of the true class or the share of right pixels."""
     entries: tuple[int, ...]
-    """Catalogue entries of the test cases with these levels."""
+    """Catalogue entries of the test cases with the levels in `parts`."""
 
 
 @dataclass(frozen=True)

@@ -331,7 +331,7 @@ class _Columns:
 def _votes(
     found: EvaluationResult, source: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]
 ) -> VotesOf:
-    """Return a function from flags of images to the votes on them. `source` is the number of each image's source."""
+    """Return a function that maps flags of images to votes on them. `source` is the number of each image's source."""
     known, fault = found.known, found.faults
     stratum, names = strata_of(found.cases, found.right == WRONG)
 

@@ -31,7 +31,7 @@ class NearCell:
     label: str
     alternative: str
     run: str
-    """Id of a run in the cell, in which the language model proposes alternatives."""
+    """Id of a run with a caption of the cell, in which the language model proposes alternatives."""
     keyword: str
     """The keyword in this run that the alternatives replace."""
     proposals: tuple[str, ...]

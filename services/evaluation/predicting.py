@@ -90,7 +90,7 @@ class Predicting:
             return self._loaded(settings, on_wait)[1]
 
     def input_picture(self, settings: UnderTestSettings, sha: str) -> Image.Image:
-        """Return an image as the model gets it. Raises UserError if that fails, or models work beyond `PATIENCE`."""
+        """Return an image as a model gets it. Raises UserError on failure, or if models are busy for `PATIENCE`."""
         self._require_known(settings)
         if not self._lock.acquire(timeout=PATIENCE):
             raise UserError("Another model is at work: try again when it is done.")

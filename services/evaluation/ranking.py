@@ -72,7 +72,7 @@ class Ranking:
     """Notes for the user, one sentence each."""
     kind: TaskKind = "classification"
     known_first: bool = True
-    """True if the first test cases, as many as the largest budget of `orders` has, are all `known` ones."""
+    """True if all test cases at the start of the ranking, up to the largest budget, are `known` ones."""
 
 
 def rank(

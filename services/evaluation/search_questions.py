@@ -33,9 +33,9 @@ class Part:
     """Images that a question is about: those of a label, of an alternative, or of both."""
 
     label: str
-    """"" for all labels."""
+    """Label of the sources; "" for all labels."""
     edit_type: str
-    """"" for all edits."""
+    """Edit type of the alternative; "" for all edits."""
     meaning: str
     """`core.words.meaning` of the alternative; "" for all edits."""
 
@@ -90,7 +90,7 @@ class PartAnswer:
     images: int
     """Number of images of the part that count."""
     faults: int
-    """Number of these that are valid faults."""
+    """Number of counted images that are valid faults."""
     share: Figure
     """Share of valid faults, by one image of each source. Of several cells, only images chosen at random count."""
     answer: Answered

@@ -50,7 +50,7 @@ class PixelCells:
     """Flags that select the test cases behind each pixel figure."""
 
     names: tuple[str, ...]
-    """Names of the groups of classes, which are the rows and columns."""
+    """Names of the groups of classes, which are the rows and columns of a confusion matrix."""
     counts: Flags
     """True for each test case in the figures: the pixels of both the test case and its original were read."""
     kept: Flags

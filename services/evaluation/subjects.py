@@ -98,7 +98,7 @@ class Images:
     """Index of the image in the values of `CaseTable.images`; of an original in those of `CaseTable.sources`."""
     shas: list[str]
     masks: Masks
-    """Empty for a classification."""
+    """Masks of the images; empty for a classification."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -406,7 +406,7 @@ class _Reading:
         return reconstructed[~rejected & drawn_alike]
 
     def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, reconstructed: Numbers) -> Numbers:
-        """Return the first test case of each source and control set without any reconstruction, even a rejected one."""
+        """Return the first test case of each source and control set with no reconstruction, not even a rejected one."""
         table, ways = self._table, len(self._control_methods)
         number = {name: place for place, name in enumerate(table.methods.values)}
         drawing = np.array([*(number.get(name, -2) for name in self._control_methods), -2])

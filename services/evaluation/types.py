@@ -192,12 +192,12 @@ class EditGroup:
     """Test cases of one class whose edits mean the same."""
 
     label: str
-    """"" for a segmenter, where all images are one class."""
+    """Label of the test cases; "" for a segmenter, where all count as one class."""
     edits: str
     """The most frequent edits in words, such as "red → blue"."""
     cluster: EditCluster
     entries: tuple[int, ...]
-    """Catalogue entries, the most typical first."""
+    """Catalogue entries of the test cases, the most typical first."""
     pictures: tuple[str, ...]
     """SHA-256 of the most typical images."""
 

@@ -71,7 +71,7 @@ class CellRow:
     images: int
     """Number of images that count: the model was right about their sources."""
     faults: int
-    """Number of these that are valid faults."""
+    """Number of counted images that are valid faults."""
     chance: float
     """Chance that the cell is weak, 0 to 1."""
     state: CellState
@@ -108,7 +108,7 @@ class SearchView:
     chosen: int
     """Number of images that the search chose."""
     drawn: int
-    """Number of these that are drawn."""
+    """Number of chosen images that are drawn."""
     next_random: int
     """Number of images that the next round draws at random. Like `CellRow.next`, 0 if there is no next round."""
     next_asked: int
@@ -144,12 +144,12 @@ class _Standing:
     waiting: tuple[tuple[Candidate, ...], ...]
     """Images of each cell that could be drawn. Their sources have no image in the cell."""
     images: Numbers
-    """Number of images of each cell that count. Rejected ones do not."""
+    """Number of images of each cell that count; rejected ones do not count."""
     faults: Numbers
     invalid: Numbers
     """Number of images of each cell that people rejected or found invalid."""
     counted: tuple[DrawnImage, ...]
-    """The images that count."""
+    """The drawn images that count."""
     answers: tuple[Answer, ...]
     chosen: int
     drawn: int

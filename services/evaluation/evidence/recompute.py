@@ -566,7 +566,7 @@ LOSS_NAMES = {
     "design effect": "design effect",
     "effective number of images": "effective number of images",
 }
-"""Names of the figures of `errors` if a segmenter is wrong where it loses a class."""
+"""Names of the figures of `errors` for a segmenter, whose errors are images where it loses a class."""
 
 
 # Faults that are valid
@@ -645,7 +645,7 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
 
 def looks_random(images: Array, judged: Array) -> bool:
     """Return True if the judged images may be a random sample of all, both counted by part. At least 1 in 200 random
-    samples (of 2,000, seed 0) must be as uneven, by Pearson's statistic and by the images in parts with none.
+    samples (of 2,000, seed 0) must be as uneven, by Pearson's statistic and by images in unjudged parts.
     """
     images, judged = images[images > 0], judged[images > 0]
     if len(images) == 1:
@@ -709,7 +709,7 @@ def pools_of_cells(images: Array, judged: Array) -> tuple[Array, Array, Array]:
 
 @dataclass
 class JudgedImages:
-    """Images that people judged. Each is in a pool of images that are assumed to have one share of valid images."""
+    """Images that people judged, in pools. Images of a pool are assumed to be valid with the same chance."""
 
     place: Array
     """Row of each image among all test cases."""
@@ -1447,7 +1447,7 @@ def strata_of(cases: pd.DataFrame, edits: pd.DataFrame, wrong: Array, types: Seq
 
 
 def all_of_a_part(part: Array, judged: Array) -> bool:
-    """Return True if all judged images are in `part`, and a random sample is so with a chance below 1 %."""
+    """Return True if all judged images are in `part`, and this has a chance below 1 % in a random sample."""
     n, inside = int(judged.sum()), int(part.sum())
     return bool(n and part[judged].all() and stats.hypergeom.pmf(n, len(part), inside, n) < 0.01)
 

@@ -88,7 +88,7 @@ class TrainedModel:
     """Weights left by a retraining that can be chosen as a model under test."""
 
     number: int
-    """`StoredRetraining.id`."""
+    """`StoredRetraining.id` of the retraining."""
     found: RetrainingResult
     weights: weight_files.ArmWeights
 

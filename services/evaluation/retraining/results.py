@@ -74,7 +74,7 @@ class MiouRow:
     arm: str
     set: str
     value: float | None
-    """0 to 1; None if no mask has a class that the model knows."""
+    """Mean IoU, 0 to 1; None if no mask has a class that the model knows."""
 
 
 @dataclass(frozen=True)
