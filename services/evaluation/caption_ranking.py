@@ -43,7 +43,7 @@ class RankedCaption:
     chance: float
     """Chance that its image shows a valid fault, 0 to 1."""
     alike: int
-    """Number of past test cases with the same edits and label. They weigh most in the chance."""
+    """Number of past test cases with the same edits and label. They weigh most in `chance`."""
 
 
 @dataclass(frozen=True)

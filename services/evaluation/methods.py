@@ -199,7 +199,7 @@ def method_rows(table: MethodTable) -> list[tuple[str, list[str], list[str]]]:
 
 
 class _Columns:
-    """The test cases of an evaluation and the rejected ones, as columns."""
+    """The test cases of an evaluation, with those that people rejected, as columns."""
 
     def __init__(self, workspace: Workspace, found: EvaluationResult, outcomes: Sequence[Outcome]) -> None:
         self._workspace, self._found = workspace, found

@@ -25,7 +25,7 @@ from storage.curation.case_columns import Outcome
 
 FOLDS = 5
 DOUBTS = 20
-"""Maximum number of equal groups into which images are split by the model's uncertainty."""
+"""Maximum number of groups of equal size into which images are split by the model's uncertainty."""
 IN_A_GROUP = 20
 """Minimum number of images in a group: among fewer, the share of wrong answers would be chance."""
 OURS, RANDOM, ENTROPY, GINI = "ours", "random", "entropy", "DeepGini"
@@ -162,7 +162,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
 
 
 def kinds_of(cases: Cases) -> tuple[Sequence[Kind], Numbers, Numbers]:
-    """Return kinds (edit types, alternatives, label), the index of each case's kind, and a number for its edits."""
+    """Return the kinds (edit types, alternatives, label), and the indexes of each case's kind and of its edits."""
     edits_of_case = edits_by_row(cases.table, cases.generated.row)
     edits = [edits_name([(kind, alternative) for kind, _, alternative in own]) for own in edits_of_case]
     labels = cases.generated.label.tolist()

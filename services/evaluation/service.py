@@ -464,7 +464,7 @@ class EvaluationService:
     def draft_study(
         self, question: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
     ) -> str:
-        """Draft the study of `study_plan`, save it by `create`, and return its id. Raises UserError without a plan."""
+        """Draft the study of `study_plan`, save it by `create`, and return its id. Raises UserError as `study_plan`."""
         result = self.result(question)
         return draft_study(
             self._workspace, result, plan_study(result, judged), self._stored(question.model).key, create

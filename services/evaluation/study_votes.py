@@ -1,5 +1,5 @@
 """Votes of studies on test cases: each worker's votes, their answers on control items, and how the images of each study
-were chosen. Read once for each state of a study.
+were chosen. Cached until a study changes.
 """
 
 from __future__ import annotations

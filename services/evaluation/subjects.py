@@ -41,7 +41,7 @@ LONGEST_WORDS = 120
 
 @dataclass(frozen=True, eq=False)
 class Masks:
-    """The masks of some images, in their order."""
+    """The masks of some images, in the order of the images."""
 
     shas: list[str] = field(default_factory=list)
     """SHA-256 of all masks in use. A mask occurs twice if its classes are named in two ways."""
@@ -93,7 +93,7 @@ class Images:
     source: Numbers
     """Zero-based number of each image's source."""
     label: Numbers
-    """Number of its label among `Cases.labels`; -1 for none."""
+    """Index of each image's label in `Cases.labels`; -1 for none."""
     number: Numbers
     """Index of the image in the values of `CaseTable.images`; of an original in those of `CaseTable.sources`."""
     shas: list[str]
@@ -105,7 +105,7 @@ class Images:
 
 
 STARTS: Mapping[str, str] = {"noise": "from noise", "inverted": "from the inverted source"}
-"""Words for the start of a drawing."""
+"""Words for the start of a drawing: random noise, or the inverted source."""
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ class EditRow:
 
     row: SensitivityRow
     cell: Cell
-    """The cell that opens all test cases of the row."""
+    """Cell that links to all test cases of the row."""
     worst: tuple[int, ...] = ()
     """Catalogue entries of the test cases with the largest loss, the worst first, at most `WORST`."""
 
@@ -273,7 +273,7 @@ class Evaluated:
     """True if `edits` compares with reconstructions of the same sources, False with the originals."""
     validity: ValidityEffect | None
     answer: str
-    """The answer in a few sentences."""
+    """Summary of the figures in a few sentences."""
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
     effectiveness: results.Effectiveness | None = None

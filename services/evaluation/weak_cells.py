@@ -1,9 +1,9 @@
-"""Search for the cells in which a model is weak, among the captions of a batch. The images of the batch wait, and the
-search draws some in each round: where it suspects a weak cell, and every fifth at random.
+"""Search among the captions of a batch for the cells (label, edit type and alternative) in which a model is weak.
 
-All that the search knows is in the workspace: which images it chose and how, what they show by the model's predictions,
-and what people decided on them. So it resumes after a kill with the images that it had chosen, and follows decisions
-that people make in the meantime.
+The images of the batch wait, and the search draws some in each round: where it suspects a weak cell, and every fifth at
+random. All that the search knows is in the workspace: which images it chose and how, what they show by the model's
+predictions, and what people decided on them. So it resumes after a kill with the images that it had chosen, and follows
+decisions that people make in the meantime.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def images_of(workspace: Workspace, batch: int) -> Subject:
 
 
 def settings_of_search(workspace: Workspace, batch: int) -> SearchSettings | None:
-    """Return the settings of the latest search in a batch, or None."""
+    """Return the settings of the latest search in a batch, or None if there was none."""
     stored = workspace.batches.search(batch)
     return None if stored is None else from_plain(SearchSettings, stored)
 

@@ -154,8 +154,8 @@ class RetrainingResult:
 
     @property
     def main(self) -> str:
-        """Return the arm that the answer reports: that with generated images, else the first arm that is no control,
-        else the first control.
+        """Return the name of the arm that the answer reports: the arm with generated images, else the first arm that is
+        no control, else the first control.
         """
         names = [one.name for one in self.arms if one.name != ORIGINAL]
         rest = [name for name in names if name not in CONTROLS] or names
