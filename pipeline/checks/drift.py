@@ -18,8 +18,8 @@ from core.types import Check, Data
 
 FRAMING_KEPT = "framing kept"
 LEAST_COVERED = 0.95
-"""Minimum share of the source's frame that an image must show to be moved back. Below it, too wide a border must be
-filled."""
+"""Minimum share of the source's frame that an image must show to be moved back. Below it, the border to fill would be
+too wide."""
 IN_PLACE = 0.0075
 """Maximum shift of a corner, as a share of the sides, that is left uncorrected."""
 _CERTAIN = 0.2
@@ -140,7 +140,7 @@ def can_move_back(drift: Drift | None) -> bool:
 
 def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
     """Check the share (0 to 1) of the source's frame that an image of `size` (width, height) shows. It fails below
-    `LEAST_COVERED`, and gives no verdict if `drift` is None. The note tells the drift, and if it was moved back.
+    `LEAST_COVERED`, and gives no verdict if `drift` is None. The note describes the drift, and whether it was undone.
     """
     if drift is None:
         note = "Its outlines are too unlike those of the source to tell whether the picture was shifted or zoomed."
@@ -156,7 +156,7 @@ def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
 
 
 class _Places:
-    """Correlates the directions of outlines in images with the directions in one source, for all shifts at once."""
+    """Correlates outline directions in an image with those in one source, at all shifts in one computation."""
 
     def __init__(self, directions: NDArray[np.complex64]) -> None:
         from scipy import fft

@@ -97,7 +97,7 @@ def image_checks(
 ) -> tuple[Check, ...]:
     """Return all checks of an RGB image of its source's size. Without an embedder, a caption, labels or a mask, the
     checks that need them are left out. Edges are compared at the drawn size, as their tolerance is in pixels. `drawn`
-    is the image of that size, if it was resized, and `control` its control image. Without `control`, the image's edges
+    is the image at that size, if it was resized, and `control` its control image. Without `control`, the image's edges
     are compared with the source's (`edges_in_place`). `lines` are thresholds that the embedder's profile does not set.
     `psnr` is the PSNR of the inversion in dB, or None.
     """
@@ -187,8 +187,8 @@ def edges_kept(
 
 
 def edges_in_place(image: Image.Image, outlines: Image.Image, conditioning: ConditioningSettings, band: Band) -> Check:
-    """Compare the share of the source's `outlines` that the image keeps with chance. The figure is 1 if all are kept, 0
-    if as many as by chance, and negative if fewer.
+    """Check that the image keeps more of the source's `outlines` than by chance. The figure is 1 if it keeps all, 0 if
+    as many as by chance, and negative if fewer.
 
         edges in place = (edges kept - c) / max(1 - c, 0.1)
 
@@ -266,7 +266,7 @@ def forms_kept(
 
 
 def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return gradients (height, width) of RGB pixels to the right and down, in grey values, of the steepest channel."""
+    """Return gradients (height, width) of RGB pixels to the right and down, from each pixel's steepest channel."""
     import cv2
 
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), 0.7)

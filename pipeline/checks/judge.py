@@ -1,4 +1,4 @@
-"""A model that sees judges a generated image: it is asked about each factor apart, and each answer becomes a check.
+"""A vision-language model judges a generated image. It gets one question at a time, and each answer becomes a check.
 
 The model is fallible, so its checks are features of the validity score, whose errors people's votes correct. An answer
 "cannot tell", or a reply that cannot be read, counts neither for nor against an image.
@@ -34,7 +34,7 @@ LONGEST_REASON = 300
 """Maximum number of characters of the judge's reason, or of an unreadable reply, in the note of a check."""
 CANNOT_TELL = "cannot tell"
 _ANSWER = re.compile(r"[\s\"'“*_(]*(yes|no|cannot tell)[\s\"'”*_)]*(?:[.,;:!\n–—-]|$)", re.IGNORECASE)
-"""Matches an answer, also one with words behind it, but not the beginning of a sentence such as "No idea"."""
+"""Matches an answer, even if a mark and more text follow, but not the first word of a phrase such as "No idea"."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class Factor:
     """A question about a generated image."""
 
     classification: str
-    """The question, in which $kept and $edits become texts about the image."""
+    """The question for a classification task. $kept and $edits are replaced by the image's label and its edits."""
     good: Literal["yes", "no"]
     """Answer with which the image passes."""
     both: Mapping[TaskKind, bool]
-    """By task: True if the source is shown before the image."""
+    """For each kind of task, True if the judge sees the source image before the generated one."""
     segmentation: str = ""
-    """The question for a segmentation, "" for the same one."""
+    """The question for a segmentation task, or "" to ask the question for a classification task."""
     edited: bool = False
-    """True if the question is about an edit, so that it is not asked about an image without one."""
+    """True for a question about the edits. It is not asked about an image without edits."""
 
 
 FACTORS: Mapping[str, Factor] = DataTable(__file__, Factor, "factors")
@@ -64,7 +64,7 @@ SCHEMA = object_schema(
 
 @lru_cache(maxsize=1)
 def questions_key() -> str:
-    """Return a hash of all texts that a judge is sent. Answers to other texts are not compared with these."""
+    """Return a hash of all texts that a judge is sent. Answers to other texts are not comparable."""
     return hashlib.sha256(Path(__file__).with_suffix(".toml").read_bytes()).hexdigest()[:12]
 
 
@@ -81,9 +81,9 @@ class Case:
 
 
 def judge_all(judge: LanguageModel, cases: Sequence[Case], settings: LanguageSettings) -> list[Judgement | UserError]:
-    """Return a judge's judgement of each image, or the UserError of an image about which no reply came. A factor
-    without a readable reply gives a check that cannot tell. Raises Cancelled, and CannotLoad for an error that concerns
-    all images.
+    """Return a judge's judgement of each image, or a UserError if no reply about the image came. A factor without a
+    readable reply gives a check that cannot tell. Raises Cancelled, and CannotLoad for an error that concerns all
+    images.
     """
     began, before = time.monotonic(), getattr(judge, "tokens", 0)  # some models count them
     names = [(at, name) for at, case in enumerate(cases) for name in _factors(case)]
@@ -135,7 +135,7 @@ def _read(reply: str) -> tuple[str, str]:
 
 
 def _check(name: str, result: Answer[tuple[str, str]] | NoAnswer) -> Check:
-    """Return the check of a factor. Its figure is 1 if it passed and 0 if it failed, from which a score can learn."""
+    """Return the check of a factor. Its figure is 1 if it passed, 0 if it failed, and None if the judge cannot tell."""
     if isinstance(result, NoAnswer):
         if not result.reason:
             return Check(name, None, note=str(result.error))
