@@ -1,7 +1,7 @@
 """The method `background`: the subject of the source, pixel by pixel, in front of another background.
 
 The background is drawn from its description in one of three layouts: on the edges of the source without the edges of
-its subject, from the text alone, or around the subject (outpainting). It may also be a picture of a person's folder.
+its subject, from the text alone, or around the subject (outpainting). It may also be a picture from a person's folder.
 The subject is put back afterwards, in its place or moved. Backgrounds of a bank are drawn once, from the text alone,
 and serve every subject.
 """
@@ -226,7 +226,7 @@ class BackgroundMethod(ControlNetMethod):
     def _of_bank(
         self, blank: Image.Image, request: DrawRequest, size: int, drawing: GenerationSettings, on_step: OnStep
     ) -> DrawnImage:
-        """Return the background of a text, drawn alone with a seed derived from the text: it is always the same."""
+        """Return the background for a text. It is drawn alone with a seed from the text, so it is always the same."""
         generator: Any = self._at_work
         model = generator.name
         if isinstance(generator, Inverts):  # the key names the weights

@@ -68,8 +68,8 @@ class MethodDescription:
         return ""
 
     def planning(self, settings: Settings) -> GenerationSettings:
-        """Return the settings that plan the images. If all images of a caption are equal, these settings plan one for
-        each caption, with seed 0.
+        """Return the generation settings that decide how many images are planned and with which seeds. If all images of
+        a caption are equal, only one image per caption is planned, with seed 0.
         """
         drawing = settings.generation
         one = {"images_per_caption": 1, "seed_mode": "fixed", "seed": 0}
@@ -125,8 +125,8 @@ class MethodDescription:
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """Return, by name, the artifacts that depend on the mask, in the form that a new image of a source of `size`
-        would have.
+        """Return, by name, the artifacts that depend on the mask, as a new image of a source of `size` (width, height)
+        would have them.
         """
         return {}
 

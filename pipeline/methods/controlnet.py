@@ -146,7 +146,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     def _inverted(
         self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
     ) -> Inversion:
-        """Invert the source with its control image: more exact than without it, and images are drawn with it too."""
+        """Invert the source on its control image, as images are drawn on it too and the result is more exact."""
         generator, drawing = self._inverts(settings), settings.generation
         held_to = Control(control, drawing.control_strength, drawing.control_until)
         return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)

@@ -161,7 +161,7 @@ class DrawingMethod(ABC, Generic[R]):
     def _embed(
         self, prepared: Sequence[R], images: Sequence[CaseRequest], fitted: Sequence[Image.Image | None]
     ) -> None:
-        """Embed at once what the checks of a batch compare, if the embedder takes several inputs and remembers them."""
+        """Embed the images and texts that a batch's checks compare, if the embedder takes several at once."""
         pictures, texts = list[Image.Image](), list[str]()
         embedder: object = self._embedder
         if not isinstance(embedder, BatchEmbedder):
@@ -240,12 +240,12 @@ class DriftingMethod(DrawingMethod[R]):
 
 
 def part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
-    """Report a step of drawing `number` (from 0) as a step of `parts` equally long drawings."""
+    """Report a step of drawing `number` (from 0) as progress in a series of `parts` equally long drawings."""
     on_step(number * total + done, parts * total)
 
 
 def evenly(waiting: int | None, most: int) -> int:
-    """Return the batch size, at most `most`, that leaves the fewest empty places in the last batch."""
+    """Return the smallest batch size that needs no more batches than `most`, or `most` if `waiting` is unknown."""
     if waiting is None:
         return most
     batches = max(1, math.ceil(waiting / most))

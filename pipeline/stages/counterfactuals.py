@@ -130,7 +130,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
 
 
 def _written_before(before: CounterfactualCaptions | None) -> dict[int, CounterfactualCaption]:
-    """Return the captions that the last try wrote, by number, if it lacks some. Otherwise return none."""
+    """Return the captions that the last try wrote, by index, if it left others empty. Otherwise return none."""
     items = before.items if before is not None else ()
     written = {number: item for number, item in enumerate(items) if tokens(item.text)}
     return written if len(written) < len(items) else {}
@@ -185,8 +185,8 @@ def choose_edits(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings, seed: int
 ) -> tuple[tuple[Edit, ...], ...]:
     """Return the edits of each counterfactual caption, no two alike, in caption order (see `all_combinations`), as
-    `settings.combinations` says. Combinations that a person chose count while their edits exist. If none does, or the
-    model makes no choice, they are spread evenly. Raises UserError for more than `MOST_COMBINATIONS`.
+    `settings.combinations` says. Combinations that a person chose are used if all their edits still exist. If there are
+    none, or the model makes no choice, edits are spread evenly. Raises UserError for more than `MOST_COMBINATIONS`.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if settings.combinations == "chosen":

@@ -50,7 +50,7 @@ def read_combinations(reply: str, pools: Sequence[Sequence[Edit]], at_once: int)
 
 
 def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
-    """Return at most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
+    """Return at most `settings.captions` different combinations of at most `at_once` edits, no two of the same keyword.
     `pools` has the edits by keyword in caption order. Other parts of a reply are dropped. If no combination is left,
     the model is asked again with the next seed. Raises the model's errors, and Cancelled.
     """

@@ -69,7 +69,7 @@ def _effects(factors: Sequence[Sequence[Edit]]) -> int:
 
 
 def _fraction(levels: Sequence[int], captions: int, chance: random.Random) -> list[tuple[int, ...]]:
-    """Return the levels of the best `captions` combinations, 0 for unchanged. The unchanged combination is given."""
+    """Return the levels of the best `captions` combinations, 0 for unchanged. The unchanged one is drawn anyway."""
     candidates = [*product(*map(range, levels))][1:]
     chance.shuffle(candidates)  # equal ones are taken in this order
     rows = _rows([(0,) * len(levels), *candidates], levels)

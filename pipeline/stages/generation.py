@@ -57,7 +57,7 @@ def plan(
     failures: Collection[Failure] = (),
 ) -> Plan:
     """Plan the images of every used caption, without those `made` (caption and seed). Seeds come from `seed_of`, so
-    that a caption changes no image of another. An image among the `failures` gets its next seed.
+    that ticking a caption changes no image of another. An image among the `failures` gets its next seed.
     """
     failed = {(failure.counterfactual, failure.seed): failure for failure in failures}
     images: list[PlannedImage] = []
@@ -75,8 +75,8 @@ def plan(
 
 
 def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) -> int:
-    """Return the seed of image `number` of the caption at index `place`, unused ones included. Fixed seeds count up
-    from the first image of each caption, to compare captions on the same noise. Others derive from the run's `seed`.
+    """Return the seed of image `number` of the caption at index `place` (unused ones count). Fixed seeds count up from
+    the first image of each caption, to compare captions on the same noise. Others derive from the run's `seed`.
     """
     if settings.seed_mode == "fixed":
         return (settings.seed + number) & LARGEST  # begins again at 0 after the largest seed

@@ -31,7 +31,7 @@ TOGETHER_PROMPT = PromptSlot(
 
 def run(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
     """Return the keywords in caption order, used if the settings tick their edit type. Words that are not in the
-    caption or that the task protects are left out. A reply without any other word is unreadable. A reply without a
+    caption or that the task protects are left out. A reply in which no word remains is unreadable. A reply without a
     keyword of a ticked type is asked for again. If all attempts lack one, no keyword is used. Raises UserError for an
     empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
     """

@@ -143,7 +143,7 @@ def _each_once(made: Sequence[Typed]) -> tuple[CounterfactualCaption, ...]:
 
 
 def _kept(source: str, made: Sequence[Typed], task: Task) -> list[str]:
-    """Report how many captions of each type were kept, and how many each check rejected. Empty if all were kept."""
+    """Return a sentence that counts kept captions by type and rejected ones by check. Empty if all were kept."""
     requested, used = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
     if requested == used:
         return []

@@ -136,8 +136,8 @@ def as_lines(reply: str, schema: Schema | None) -> str:
 
 def grammar(schema: Schema) -> str | None:
     """Return a grammar of a schema's lines, in llguidance's dialect of Lark, or None for a schema without lines. A text
-    may not begin with talk about itself, nor a list with its own name. Later items of a list may begin with the name:
-    stages drop it, while a model that cannot write it would invent words.
+    may not begin with a remark about itself, nor a list with its own name. Later items may equal that name: stages drop
+    such items, but a model that could not write them would invent words.
     """
     parts = _parts(schema)
     if parts is None:

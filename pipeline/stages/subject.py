@@ -1,4 +1,4 @@
-"""The subject of the source, as the region of its pixels: found by the label, or told by a box, points or paint."""
+"""The subject of the source, as the region of its pixels: found by the label, or marked by a box, points or paint."""
 
 from __future__ import annotations
 
