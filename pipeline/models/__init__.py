@@ -105,8 +105,8 @@ class _Once:
 
 
 class Models:
-    """The models of a profile. Reading a property loads the model, and raises UserError if that fails. If room is
-    short, the least recently used models make room for the next, so room for one stage at a time is enough.
+    """The models of a profile. Reading a property loads the model, and raises UserError if that fails. If memory is
+    short, the least recently used models are released, so memory for one stage at a time is enough.
     """
 
     def __init__(self, profile: Profile, free: Callable[[str], int] | None = None) -> None:
@@ -146,7 +146,7 @@ class Models:
 
     @property
     def fit_together(self) -> bool:
-        """True if unloaded models have room beside the others, and none had to make room yet. Loads nothing."""
+        """True if all models fit in memory together, and none was released so far to make room. Loads nothing."""
         weights, needed = self.profile.weights(), dict[str, int]()
         for role, once in self._held.items():
             if once.made is None:
@@ -172,7 +172,7 @@ class Models:
         return bool(freed)
 
     def make_room(self, role: str) -> None:
-        """Release as many of the least recently used models as the model of a role needs room."""
+        """Release least recently used models until the model of a role fits in memory, if its size is known."""
         weights = self.profile.weights()
         place, size = self._needed(role, weights)
         needs = {other: self._needed(other, weights) for other in self.loaded if other != role}
@@ -186,7 +186,7 @@ class Models:
             self.release(other)
 
     def _needed(self, role: str, weights: Mapping[str, Weights]) -> tuple[str, int]:
-        """Return a model's device, "cuda" or "cpu", and the bytes it needs there; 0 if the profile does not say."""
+        """Return a model's device, "cuda" or "cpu", and the bytes that it needs there; "" and 0 if unknown."""
         section = weights.get(role)  # None for a detector of control images that are computed
         if section is None or not section.memory_full:
             return "", 0

@@ -157,7 +157,7 @@ class AttentionControl:
         return torch.cat([others, source[None], rows])
 
     def limited(self, change: torch.Tensor, done: float) -> torch.Tensor:
-        """Return the part of each row's change (rows, c, h, w) that is kept when this share of the steps is `done`.
+        """Return the part of each row's change (rows, c, h, w) to keep after the share `done`, 0 to 1, of the steps.
         Faint changes are strengthened. The change of the source, if it is a row of the batch, is returned unchanged.
         """
         import torch

@@ -122,7 +122,7 @@ class ChatVisionModel(CaptioningModel):
         return self._encoded([beside_pictures([one], text) for one, text in zip(pictures, prompts, strict=True)])
 
     def _encoded(self, contents: Sequence[list[dict[str, Any]]]) -> dict[str, torch.Tensor]:
-        """Like `encode`, for the content of each message."""
+        """Like `encode`, given the content of each chat message."""
         from huggingface_hub.errors import StrictDataclassError
 
         conversations = [[{"role": "user", "content": content}] for content in contents]
@@ -185,7 +185,7 @@ class ServedChatModel:
         self.name = f"{section.title} by a server"
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the caption, with thoughts, and the instruction. Ignores beams. Raises errors of `ChatServer.chat`."""
+        """Return the reply, with thoughts, and the prompt. Ignores beams. Raises errors of `ChatServer.chat`."""
         prompt = Template(self._section.prompt).substitute(task=task.describe())
         picture = {"type": "image_url", "image_url": {"url": data_url(fitting(image, self._section.max_pixels))}}
         reply = self.server.chat(
@@ -220,7 +220,7 @@ def _first(error: Exception) -> str:
 
 
 def fitting(image: Image.Image, max_pixels: int) -> Image.Image:
-    """Return the picture with at most `max_pixels` and its aspect, unless no model takes pictures of that aspect."""
+    """Return the picture scaled down to `max_pixels`. A side that is too short for models is stretched."""
     width, height = image.size
     scale = min(1.0, math.sqrt(max_pixels / (width * height)))
     width, height = max(1, int(width * scale)), max(1, int(height * scale))

@@ -83,7 +83,7 @@ class Compiling:
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """Draw an image within the context. Compile the blocks that it needs, and record the seconds of that."""
+        """Draw an image within the context. Compile the needed blocks, and record how long that takes."""
         if not self.on:
             yield
             return
@@ -137,7 +137,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
-    """Keep torch from taking equal sizes, such as batch and height, for one: others would be compiled again."""
+    """Let code compiled for sizes that are equal by chance, such as batch and height, serve unequal sizes too."""
     import torch._dynamo.config
     import torch.fx.experimental._config
 

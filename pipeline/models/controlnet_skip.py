@@ -1,5 +1,5 @@
-"""Saves needless work of a ControlNet, with the same result to the bit: the stock pipelines run it at a strength of 0,
-and encode an image at each step. Also keeps images of a batch apart if a ControlNet mixes them.
+"""Avoids needless work of a ControlNet, with bit-identical results: the stock pipelines run it at a strength of 0, and
+encode an image at each step. Also keeps images of a batch apart if a ControlNet mixes them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def encoding_once(encode: Callable[..., Any], cache: Latest[Any], key: Hashable)
 
 @contextmanager
 def rows_apart(net: Any) -> Iterator[None]:
-    """Keep a union ControlNet's attention, which takes the rows of a batch for one sequence, from mixing them."""
+    """Keep a union ControlNet's attention from mixing the rows of a batch, which it reads as one sequence."""
     with ExitStack() as stack:
         for layer in net.transformer_layes:
             stack.enter_context(in_place(layer, _apart(layer.attention), "attention"))

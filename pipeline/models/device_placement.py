@@ -1,4 +1,4 @@
-"""Chooses device and precision of a generator, and what of it stays on the GPU, by memory and weights."""
+"""Chooses a generator's device, precision and offloading by free memory and the size of its weights."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def this_gpu() -> Gpu | None:
 
 
 def parameters(folder: Path, variant: str = "") -> dict[str, int]:
-    """Count parameters by subfolder of safetensors files (a part of a pipeline), or of one file. Reads headers only."""
+    """Count parameters in safetensors files, by subfolder (a part of a pipeline) or of one file. Reads headers only."""
     if folder.is_file():
         return {".": _count(folder)}
     by_part: dict[str, int] = {}

@@ -55,7 +55,7 @@ M = TypeVar("M", bound=DrawingModel)
 S = TypeVar("S", bound=ControlledGenerator)
 D = TypeVar("D")
 Steered = Callable[["torch.Tensor", "torch.Tensor", dict[str, Any]], tuple[Any, Any]]
-"""A ControlNet with a fixed control image. It takes latents, time and texts, and returns what the UNet adds."""
+"""A ControlNet with a fixed control image. It takes latents, timestep and texts, and returns features for the UNet."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         return parameters(base, self._section.variant)
 
     def _load_beside(self) -> None:
-        """Load the parts that the pipeline is built from, so that an error names the part that caused it."""
+        """Load some parts of the pipeline separately, so that an error names the part at fault."""
 
     def _loaded(self, pipe: Any) -> None:
         """Prepare the pipeline right after it is loaded."""
@@ -456,7 +456,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
         return {"controlnet_cond": pixels, "conditioning_scale": strength}
 
     def _spare(self, net: Any, controls: Sequence[Image.Image], stack: ExitStack) -> None:
-        """Save needless work of a ControlNet on these control images, until the stack closes."""
+        """Avoid needless work of a ControlNet on these control images, until the stack closes."""
         stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
 
     def _drawn(

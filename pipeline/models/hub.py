@@ -1,7 +1,7 @@
-"""Weights on the Hugging Face hub, or at a URL of their own, such as torchvision's: lists files that are here and that
-are missing, and downloads the missing ones.
+"""Weights on the Hugging Face hub, or at a URL of their own, such as torchvision's: lists the files on this machine and
+the missing ones, and downloads the missing ones.
 
-The hub's library restarts an interrupted file from the beginning and does not verify it. Files here have tens of
+The hub's library restarts an interrupted file from the beginning and does not verify it. Weights may have tens of
 gigabytes. So each download resumes where it stopped, and a file counts only if its hash equals the hub's.
 """
 
@@ -94,7 +94,7 @@ class Listing:
         return sum(self.left.values())
 
     def places(self, file: RemoteFile) -> tuple[Path, ...]:
-        """Return the paths where a file may be: its destination, and in the hub's cache also its name in the commit."""
+        """Return the paths where a file may be: its destination, and in the hub's cache its path in the commit."""
         if isinstance(self.weights, WebFile):
             return (Path(self.weights.path),)
         cache = cache_of(self.weights)
@@ -301,7 +301,7 @@ def _bring(
     on_bytes: Told,
     cancelled: threading.Event | None,
 ) -> None:
-    """Fetch a file, from where an earlier try stopped. Raises CannotLoad, with the name `what`, for a wrong hash."""
+    """Fetch a file, resuming where an earlier try stopped. Raises CannotLoad, naming `what`, for a wrong hash."""
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import silent_tqdm
 

@@ -49,7 +49,7 @@ class ListedModel:
 
     @property
     def on_disk(self) -> str:
-        """Text about its files: which are here, and how much is missing."""
+        """Text about the model's files: the bytes on this machine, and the bytes to fetch."""
         if self.complete and not self.bytes_here:
             return "on a server"
         if self.complete:
@@ -61,7 +61,7 @@ class ListedModel:
 
     @property
     def origin(self) -> str:
-        """Text with revision, licence and place."""
+        """Text with revision, licence, and path or URL."""
         parts = [f"revision {self.revision[:12] if len(self.revision) == 40 else self.revision}"] if self.pinned else []
         if self.page and not self.pinned:
             parts.append(f"not pinned: {f'{self.commit[:12]} is here' if self.commit else 'the newest is taken'}")
@@ -70,7 +70,7 @@ class ListedModel:
 
     @property
     def memory(self) -> str:
-        """Text about the memory that it needs at half and at full precision, "" if unknown."""
+        """Text about the memory that the model needs at half and at full precision, "" if unknown."""
         if not self.memory_full:
             return ""
         half, full = in_bytes(self.memory_half), in_bytes(self.memory_full)
@@ -150,7 +150,7 @@ def listed(
 
 
 def in_table(profile: ListedProfile, origins: bool) -> str:
-    """Return text for people; with `origins` each model has a second line with revision, licence and place."""
+    """Return text for people; with `origins` each model has a second line with its `origin`."""
     heading = ("FOR", "MODEL", "ON DISK", "MEMORY", "THIS MACHINE")
     rows = [(model.role, model.name, model.on_disk, model.memory, model.fits) for model in profile.models]
     lines = _columns([heading, *rows])

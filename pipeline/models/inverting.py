@@ -38,7 +38,7 @@ NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
 
 @dataclass(frozen=True)
 class Step:
-    """A DDIM step towards the picture: the next latents are `keep * latents + add * answer`."""
+    """A DDIM step: the next latents are `keep * latents + add * answer`, where `answer` is the network's output."""
 
     time: int
     """Timestep of the noisier latents, which the network gets."""
@@ -255,7 +255,7 @@ def redraw(
 
 
 def guided(ask: Ask, texts: Texts, negatives: Callable[[Step], Texts], guidance: Sequence[float]) -> Predict:
-    """Return a prediction for the texts, led away from the step's negative texts if any `guidance` exceeds 1."""
+    """Return a prediction for the texts, steered away from the step's negative texts if any `guidance` exceeds 1."""
     import torch
 
     def predict(latents: torch.Tensor, step: Step) -> torch.Tensor:
@@ -275,7 +275,7 @@ def optimise_null_texts(
     empty: Texts,
     settings: InversionSettings,
 ) -> torch.Tensor:
-    """Return the embedding of the empty text for each step (steps, tokens, width), optimised from the one before so
+    """Return the embedding of the empty text for each step (steps, tokens, width), each optimised from the last one so
     that guided drawing stays on the path (null-text inversion). Needs float32, as gradients vanish in half precision.
     """
     import torch
@@ -470,7 +470,7 @@ class Inverter:
         return (decoded.float() / 2 + 0.5).clamp(0, 1)
 
     def _negatives(self, inversion: Inversion, read: Texts, rows: int) -> Callable[[Step], Texts]:
-        """Return the negative texts by step. `read` has the empty text and the caption, in the prompts' windows."""
+        """Return a function from a step to its negative texts. `read` has the empty text and the caption."""
         null_texts = inversion.null_texts
         if null_texts is None:
             negatives = read[1:].rows(rows)

@@ -189,7 +189,7 @@ class ChatLanguageModel(UsesMemory):
     def _write(
         self, rows: Sequence[_Row], longest: int, settings: LanguageSettings, on_over: Callable[[int], None]
     ) -> None:
-        """Continue all rows at once, until each is over. Their inputs are padded on the left to one length."""
+        """Write all rows at once, until each has ended. Their inputs are padded on the left to one length."""
         import torch
         from transformers import GenerationConfig
 
@@ -240,7 +240,7 @@ class ChatLanguageModel(UsesMemory):
             )
 
     def _weigh(self, row: _Row, scores: torch.Tensor) -> None:
-        """Change a row's scores in place: make repeated tokens less likely, and tokens outside its form impossible."""
+        """Change a row's scores in place: make repeated tokens less likely and tokens outside its schema impossible."""
         import torch
         from transformers import RepetitionPenaltyLogitsProcessor
 

@@ -25,7 +25,7 @@ from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.seams import LanguageRequest
 
 LEAVING_SECONDS = 10
-"""Maximum seconds that a process may take to end, after a request or a closed pipe, before it is killed."""
+"""Maximum seconds that the process may take to end after its pipe is closed. Then it is killed."""
 
 
 class GgufProcess:

@@ -43,9 +43,9 @@ class Machine:
 
 
 def share_cores(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let torch's threads sleep while they wait, unless the `environment` says otherwise, before torch is imported.
-    Busy waiting is a tenth faster on an idle machine but slows others: two sources of the demo took 100 to 175 s
-    instead of 18 to 30 s.
+    """Let torch's threads sleep while they wait, unless the `environment` says otherwise. Call before torch is
+    imported. Busy waiting is a tenth faster on an idle machine but slows others: two sources of the demo took 100 to
+    175 s instead of 18 to 30 s.
     """
     environment.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -85,7 +85,7 @@ def _runs_on_gpu(weights: Weights, machine: Machine) -> bool:
 
 
 def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
-    """Return in words whether a machine has memory for a model, of `on_disk` bytes if the profile does not say."""
+    """Return in words whether a machine has memory for a model. `on_disk`: its bytes if the profile gives none."""
     gpu = _runs_on_gpu(weights, machine)
     needed = memory_of(weights, gpu) or on_disk
     if not needed:

@@ -28,8 +28,8 @@ class UsesMemory:
 
 
 def with_room(work: Callable[[], R], *steps: Callable[[], bool]) -> R:
-    """Return the result of `work`. When memory runs out, take the first of `steps` that returns True, as it freed
-    memory or made the work smaller, and begin again. Raises the error if no step helps.
+    """Return the result of `work`. When memory runs out, call `steps` in order until one returns True (it freed memory
+    or made the work smaller), then begin again. Raises the error if none does.
     """
     while True:
         try:

@@ -188,7 +188,7 @@ class PhraseNetSegmenter:
         return _sorted([(mask, float(share[mask].mean()))] if mask.mean() >= _SMALLEST else [])
 
     def at(self, image: Image.Image, points: Points) -> Mask | None:
-        """Return the connected pixels that show the same word as a wanted point, without those of unwanted points."""
+        """Return the connected pixels around each wanted point that show its word, without those of unwanted points."""
         from scipy.ndimage import label
 
         words = self._shares(image).argmax(0)

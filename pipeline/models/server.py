@@ -80,7 +80,7 @@ class Refused(ServerFault):
 
 
 class _Passing(Exception):
-    """A temporary fault that another try may avoid. `told` has the error to report if no try does."""
+    """A temporary fault that another try may avoid. `told` is the error to report if all tries fail."""
 
     def __init__(self, fault: ServerFault, wait: float | None = None, most: int = 10) -> None:
         super().__init__(str(fault))
@@ -446,7 +446,7 @@ class ChatServer:
         return _Passing(ServerFault(self._sentence("damaged", why=why), prompt))
 
     async def _exchange(self, method: str, url: str, body: Mapping[str, Any] | None) -> _Answer:
-        """Send a request in a task of its own, which a stop ends at once, with its connection."""
+        """Return the answer to a request. A signal to stop ends the request at once and closes its connection."""
         import httpx
 
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
@@ -486,7 +486,7 @@ def side_by_side(
     requests: Sequence[Q], ask: Callable[[Q], A], parallel: int, on_reply: Callable[[int], None] = lambda _done: None
 ) -> list[A | UserError]:
     """Return the result of `ask` for each request, `parallel` at once, or its UserError. After a NoServer, unsent
-    requests get the same error. `on_reply` gets the number of finished ones in this thread, and may raise to stop.
+    requests get the same error. `on_reply` gets the number of finished requests, in this thread, and may raise to stop.
     Raises Cancelled.
     """
     down: list[NoServer] = []
