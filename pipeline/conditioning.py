@@ -119,7 +119,7 @@ def edges(image: NDArray[np.uint8], settings: ConditioningSettings) -> NDArray[n
 
 
 Gradients = tuple[NDArray[np.int16], NDArray[np.int16]]
-"""Gradients of the brightness to the right and downwards, each (h, w)."""
+"""Gradients to the right and downwards, each (h, w), of each pixel's steepest colour channel."""
 
 
 def gradients(image: NDArray[np.uint8], settings: ConditioningSettings) -> Gradients:
@@ -155,7 +155,7 @@ def _steepness(across: NDArray[np.int16], down: NDArray[np.int16]) -> NDArray[np
 
 
 def edges_in(slopes: Gradients, settings: ConditioningSettings) -> NDArray[np.uint8]:
-    """Return the edges (h, w) of stored gradients: the second half of `edges`, which applies the thresholds."""
+    """Return Canny edges (h, w), 0 or 255, by the settings' thresholds, or by fitted ones if the upper one is 0."""
     import cv2
 
     low, high = (settings.low, settings.high) if settings.high else fitted_thresholds(slopes)

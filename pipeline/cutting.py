@@ -97,7 +97,7 @@ def composed(
     subject: NDArray[np.uint8], mask: Mask, background: Image.Image, soften: int, rim: Literal["fade", "hair"] = "fade"
 ) -> Image.Image:
     """Return the subject in front of a background of its size. Pixels within the mask stay as they are. In a rim of
-    `soften` pixels around it, the subject fades out. With `rim` "hair", its hair is found there and kept instead.
+    `soften` pixels around the mask, the subject fades out, or with `rim` "hair" only its hair is kept.
     """
     import cv2
 

@@ -198,7 +198,7 @@ class _RecipeRun:
         self._source = store.source()
         self._sha = image_sha(self._source)
         self._replies: dict[StageName, EarlyReply] = {}
-        """Parts of earlier replies for later stages."""
+        """For each later stage, its part of the reply to an earlier stage's request."""
 
     def stage(self, name: StageName, request: Request, later: tuple[StageName, ...]) -> None:
         driver, recipe, store, settings = self._driver, self._recipe, self._store, request.settings
@@ -346,7 +346,7 @@ class SourceWork:
 
 @dataclass(frozen=True)
 class DrawnSource:
-    """A source that is ready to be drawn."""
+    """A source that is prepared for drawing."""
 
     number: int
     """Index of the source's `SourceWork`."""
@@ -465,7 +465,7 @@ class Drawing:
         self.tell(number, ImageFailed(image, error))
 
     def tell(self, number: int, event: Event) -> None:
-        """Emit an event. If `emit` raises an error, `stopped` stays True."""
+        """Emit an event. `stopped` becomes True if `emit` raises an error."""
         self.stopped = True
         self._emit(number, event)
         self.stopped = False

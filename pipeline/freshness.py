@@ -70,7 +70,7 @@ def drawing_key(recipe: Recipe, task: Task, source_sha: str, values: Values, set
 
 
 def with_producer(key: str, producer: Producer) -> str:
-    """Return the key of a value with its producer added, which is a model and its prompts."""
+    """Return a value's key with its producer, which is a model and its prompts, appended."""
     parts: dict[str, Any] = {"model": producer.model}
     if producer.others:
         parts["prompt"] = [producer.prompt, *producer.others]

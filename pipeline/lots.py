@@ -83,7 +83,7 @@ def _run_phase(
 ) -> list[tuple[int, Exception]]:
     waiting, ended = deque(phase_works), list[tuple[int, Exception]]()
     over: list[Exception] = []
-    """The error that ends all work, once there is one."""
+    """Empty, or the error that ends all work."""
 
     def work_off(driver: Driver, begin: Callable[[int], None] = lambda _number: None) -> None:
         while not over:
@@ -133,7 +133,7 @@ def _takes_many(driver: Driver, producer: str, phase_works: Sequence[_Asked]) ->
 
 
 def _is_due(driver: Driver, request: Request, store: Store) -> bool:
-    """Return True if a model would be asked. False if that is unknown, as `Driver.run` then reports the error."""
+    """Return True if a requested stage is stale or has no value. False after an error, which `Driver.run` reports."""
     try:
         recipe, names, values = recipe_of(request.recipe), request.stages or (), store.values()
         if request.anew in names or any(name not in values for name in names):

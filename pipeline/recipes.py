@@ -131,7 +131,7 @@ class Recipe:
         return self.names[self.names.index(self.stage(name).name) :]
 
     def asked_ahead(self, name: StageName, settings: Settings, prompts: PromptSet) -> tuple[StageName, ...]:
-        """Return the later stages that a stage's request covers. Empty if the recipe or the prompt set lacks one."""
+        """Return the later stages that a stage's request covers. Empty if a stage or a prompt for it is missing."""
         stage = self.stage(name)
         if stage.asks_ahead is None or not all(prompts.get(slot.name) for slot in stage.others_sent(settings)):
             return ()
@@ -339,7 +339,7 @@ def prompt_title(name: str) -> str:
 
 
 def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Values) -> bool:
-    """Return True if one of the run's used captions under this recipe has the words and edits of an image's caption."""
+    """Return True if a used caption among the run's `values` has the text and edits of an image's caption."""
     captions = _known[recipe].captions(values) if recipe in _known else None
     return captions is not None and any(
         item.used and item.text == counterfactual.text and item.edits == counterfactual.edits for item in captions.items

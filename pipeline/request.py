@@ -30,7 +30,7 @@ class Request:
     stages: tuple[StageName, ...] | None = None
     """Text stages to run, in order. None for all. Values that are still fresh are kept."""
     anew: StageName = ""
-    """A stage that runs even if it is fresh."""
+    """Name of a stage to run even if its value is fresh; "" for none."""
     images: tuple[PlannedImage, ...] | None = None
     """Images to draw. None for all images of the captions that are not drawn yet."""
     watched: bool = True
@@ -75,7 +75,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Remarked:
-    """There is a remark for a person on what was prepared for drawing."""
+    """The preparation of the source brought a remark for a person."""
 
     words: str
 

@@ -158,7 +158,7 @@ class Found:
     score: float
     """Confidence, 0 to 1."""
     sure: bool = True
-    """False if the score only reaches half of the model's threshold, which counts if no thing reaches all of it."""
+    """False if the score reaches only half of the threshold. Such things count if none reaches all of it."""
 
 
 Points = Sequence[tuple[int, int, bool]]
@@ -312,9 +312,9 @@ class Method(Protocol[P]):
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> P:
-        """Make what all images of a source share; equal sources and settings give equal results. It serves all settings
-        of the same `preparation_key` of the method's description. Raises Cancelled, and UserError for a person to
-        correct.
+        """Make what all images of a source share; equal sources and settings give equal results. The result serves all
+        settings with an equal `MethodDescription.preparation_key`. Raises Cancelled, and UserError if a person can
+        correct the cause.
         """
 
     def batch(self, prepared: P, waiting: int | None = None, watched: bool = True) -> int:

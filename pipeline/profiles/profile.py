@@ -81,7 +81,7 @@ class CheckSettings(Data):
 
     segmenter: UnderTestSettings | None = None
     """A segmenter that checks whether the protected things of a mask are still there. It is not the model under test,
-    whose faults are to be found. If None, only a model under test that still finds everything can confirm an image."""
+    whose faults are to be found. If None, the model under test checks them, but never fails an image."""
     things: tuple[str, ...] = ()
     """The classes that come as single things, such as vehicle: each connected piece of the mask must still be there."""
     bands: dict[str, Band] = Field(default_factory=dict)

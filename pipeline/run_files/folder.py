@@ -24,7 +24,7 @@ from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
 class FolderStore(MemoryStore):
-    """The folder of one request, old or new. Raises UserError if it cannot be written or holds another request."""
+    """The folder of one request, new or resumed. Raises UserError if it cannot be written or has another request."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class FolderStore(MemoryStore):
         return self._folder / run_file.FILE
 
     def finish(self, lineages: Collection[Lineage], complete: bool = True) -> None:
-        """Write `run.json` with these images only. `complete`: none failed. Raises UserError if it cannot."""
+        """Write `run.json` with these images only. `complete`: no image failed. Raises UserError if writing fails."""
         order = list(lineages)
         images = [image for image in self._images if image.record.lineage in order]
         self._images = sorted(images, key=lambda image: order.index(image.record.lineage))
@@ -155,7 +155,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def _open(folder: Path, requested: RunFile) -> RunFile:
-    """Return the folder's run of the same request, or `requested` in a new folder. Raises UserError for another one."""
+    """Return the folder's run, or `requested` if it has none. Raises UserError for a run of another request."""
     make_folder(folder)
     if not (folder / run_file.FILE).exists():
         return requested

@@ -22,8 +22,8 @@ def parameters(
     made_by: str = "DILLEMA Studio",
 ) -> str:
     """Return the settings of an image of `size` (width, height) in the words of AUTOMATIC1111's web UI. As there,
-    "Size" is the drawn size, and models have the names of their files with the first digits of a hash: that of the
-    denoising network, as there is no checkpoint file here.
+    "Size" is the drawn size, and a model is named by its file and the first digits of a hash. The hash is that of the
+    denoising network, since there is no checkpoint file.
     """
     fields = method_of(lineage.method).parameters(lineage, size, made_with or MadeWith())
     lines = [lineage.prompt.strip()]

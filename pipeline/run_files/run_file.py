@@ -1,4 +1,4 @@
-"""The folder of a run without a browser: its images as PNG, and `run.json`, enough to make each of them again.
+"""The folder that a run on the command line writes: its images as PNG, and `run.json` to make each of them again.
 
 Every image also has its run embedded, like images saved on the page. A run with a mask has a mask file beside each
 image. `run.json` is written after its images, whole or not at all, so that the files it names are complete. Knows no
@@ -250,7 +250,7 @@ def read(path: Path) -> RunFile:
 
 
 def _slug(artifact: str) -> str:
-    """Return an artifact's part of a file name, such as "control" for a control image: every file here is an image."""
+    """Return the part of a file name that names an artifact, such as "control" for the artifact "control image"."""
     return re.sub(r"\W+", "-", artifact.removesuffix(" image")).strip("-") or "artifact"
 
 
@@ -277,7 +277,7 @@ def _file_name(name: Any) -> str:
 
 
 def _png(image: Image.Image) -> bytes:
-    """Keep grey images grey, so that class numbers are unchanged; convert others to RGB."""
+    """Return a PNG's bytes. Grey images stay grey, so that class numbers are unchanged; others become RGB."""
     return png_of(image if image.mode == "L" else image.convert("RGB"))
 
 
