@@ -243,7 +243,7 @@ class _RecipeRun:
             if not isinstance(error, UserError) and out_of_memory(error):
                 raise UserError(
                     f"The machine ran out of memory at the stage {stage.title.lower()}: end other programs that use "
-                    "it, or take a profile with smaller models."
+                    "memory, or use a profile with smaller models."
                 ) from error
             raise
         stop_if(self._cancelled)  # asked to stop while the model replied: its reply is dropped

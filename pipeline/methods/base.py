@@ -150,7 +150,7 @@ class MethodDescription:
         """
         if self.method_type is None:
             raise UserError(
-                f"Images of the method {self.name[:80]!r} cannot be made here: this version does not know it."
+                f"Images of the method {self.name[:80]!r} cannot be made: this version does not know the method."
             )
         method: Method[Any] = self.method_type(self, models, prompts, labels, inversions)
         return method

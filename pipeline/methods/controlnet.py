@@ -154,7 +154,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     def _inverts(self, settings: ControlNetSettings) -> Inverts:
         generator: object = self._model.on(settings.conditioning.kind)
         if not isinstance(generator, Inverts):
-            raise UserError("This image generator cannot be inverted: take a profile with a Stable Diffusion.")
+            raise UserError("This image generator cannot be inverted: use a profile with Stable Diffusion.")
         return generator
 
     def batch(self, prepared: ControlNetPrepared, waiting: int | None = None, watched: bool = True) -> int:

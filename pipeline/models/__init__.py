@@ -135,7 +135,7 @@ class Models:
             model = resolve_name(f"{__name__}.{CLASSES[type(section)]}")(section, *more)
             return Remembering(model) if role == SEGMENTER else model
         if section is None:
-            raise UserError(f"The kind {kind} takes no model: its control images are computed.")
+            raise UserError(f"Control images of the kind {kind} need no model: they are computed.")
         return AuxDetector(cast(ControlKind, kind), section)
 
     @property

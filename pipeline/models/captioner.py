@@ -178,8 +178,8 @@ class Blip2(CaptioningModel):
         config = self._model.config
         if ((encoded.input_ids == config.image_token_id).sum(1) != config.num_query_tokens).any():
             raise UserError(
-                f"The captioner {self.name} does not mark where the picture goes, so captions would not depend on it: "
-                "name a newer revision of it in the profile."
+                f"The captioner {self.name} does not mark where the picture goes, so it would not see the picture: "
+                "name a newer revision of the captioner in the profile."
             )
         return {
             "pixel_values": encoded.pixel_values.to(self._device, self._dtype),

@@ -141,8 +141,8 @@ class ChatVisionModel(CaptioningModel):
             )
         except (ValueError, TypeError, StrictDataclassError) as error:
             raise UserError(
-                f"The captioner {self.name} does not take this picture ({_first(error)}): try another one, or correct "
-                "prompt and image_options in the profile."
+                f"The captioner {self.name} does not take this picture ({_first(error)}): use another picture, or "
+                "correct prompt and image_options in the profile."
             ) from error
         return {
             name: value.to(self._device, self._dtype) if value.is_floating_point() else value.to(self._device)

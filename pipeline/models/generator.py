@@ -358,7 +358,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
 
         section, dtype = self._section.preview_vae, self._dtype
         if section is None:
-            raise UserError("This profile names no preview VAE.")
+            raise UserError("This profile names no preview VAE: add preview_vae to its generator.")
         folder = locate(PREVIEW_VAE, section)
         with loaded_from(PREVIEW_VAE, section):
             tiny: Any = AutoencoderTiny.from_pretrained(folder, dtype=dtype, local_files_only=True)

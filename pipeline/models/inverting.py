@@ -183,8 +183,8 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
             keep, add = to_signal / signal, to_noise - to_signal * noise / signal
         else:
             raise UserError(
-                f"This model cannot be inverted, as at some levels of noise its predictions of kind {kind} do not tell "
-                "picture and noise apart: take a model that predicts v, or a scheduler that leaves some of the picture."
+                f"This model cannot be inverted: at some noise levels its predictions of kind {kind} do not tell "
+                "picture and noise apart. Use a model that predicts v, or a scheduler that leaves some of the picture."
             )
         steps.append(Step(time, keep, add, (place + 1) / count))
     return tuple(steps)

@@ -117,11 +117,11 @@ def _died(process: subprocess.Popen[bytes]) -> UserError:
     if process.returncode == -signal.SIGKILL:
         return UserError(
             "The process of the language model was killed in the middle of a reply, most likely for lack of memory: "
-            "end other programs that use it, and run the stage again."
+            "end other programs that use memory, and run the stage again."
         )
     return UserError(
         f"The process of the language model ended in the middle of a reply ({_how(process)}): run the stage again. "
-        "If that happens every time, take another model in the profile."
+        "If that happens every time, choose another model in the profile."
     )
 
 

@@ -222,7 +222,7 @@ class ZImageGenerator(_SharedControlNet):
 
     @property
     def cannot_invert(self) -> str:
-        return f"{self.family} cannot be inverted: take a profile with a Stable Diffusion."
+        return f"{self.family} cannot be inverted: use a profile with Stable Diffusion."
 
     @model_validator(mode="after")
     def _no_loras(self) -> ZImageGenerator:

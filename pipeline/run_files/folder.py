@@ -149,7 +149,7 @@ def make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"The folder {folder} cannot be made ({error.strerror or error}): choose another one."
+            f"The folder {folder} cannot be created ({error.strerror or error}): choose another one."
         ) from error
     return folder
 

@@ -226,9 +226,9 @@ def read(path: Path) -> RunFile:
     except OSError as error:
         raise UserError(f"The file {path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:
-        raise UserError(f"The file {path} is no {FILE} of this program: it is not JSON.") from error
+        raise UserError(f"The file {path} is not a {FILE} of the studio: it is not JSON.") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise UserError(f"The file {path} is no {FILE} of this version of the studio.")
+        raise UserError(f"The file {path} is not a {FILE} that this version of the studio reads.")
     try:
         run = read_run(data["run"])
         contents = RunFile(

@@ -60,7 +60,7 @@ def run(inputs: StageInputs) -> StageValue[Alternatives]:
     for place, keyword in enumerate(used):
         require(keyword_checks(keyword.text, caption.text, task, keyword.forced))
         if any(tokens(keyword.text) == tokens(other.text) for other in used[:place]):
-            raise UserError(f"The keyword “{keyword.text}” is there twice: remove one of the two.")
+            raise UserError(f"The keyword “{keyword.text}” is listed twice: remove one of the two.")
 
     def from_texts(
         texts: Iterable[tuple[str, tuple[str, ...]]], keywords: Sequence[Keyword]

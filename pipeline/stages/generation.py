@@ -89,8 +89,8 @@ def explained(error: Exception) -> Exception:
         raise error
     if not isinstance(error, UserError) and out_of_memory(error):
         return UserError(
-            "The machine ran out of memory while it drew: end other programs that use it, or draw smaller images (the "
-            "setting short_side)."
+            "The machine ran out of memory while it drew: end other programs that use memory, or draw smaller images "
+            "(the setting short_side)."
         )
     return error
 

@@ -61,8 +61,8 @@ def run(inputs: StageInputs) -> StageValue[Region]:
     if mask.mean() > LARGE:
         filled = percent(float(mask.mean()))
         raise UserError(
-            f"The subject fills {filled} of the picture, and no room is left for a background: paint a smaller one, or "
-            "take another picture."
+            f"The subject fills {filled} of the picture, and no room is left for a background: paint a smaller "
+            "subject, or use another picture."
         )
     plain, seconds = settings.model_dump(mode="json"), time.monotonic() - start
     trace = Trace("model", model, settings=plain, seconds=seconds, notes=notes)
@@ -95,9 +95,7 @@ def _require_inside(settings: SubjectSettings, size: tuple[int, int]) -> None:
     outside = [(x, y) for x, y, _ in settings.pixels if x >= size[0] or y >= size[1]]
     if outside or corners[2] > size[0] or corners[3] > size[1]:
         what = f"The point {outside[0][0]} {outside[0][1]}" if outside else f"The box {settings.box}"
-        raise UserError(
-            f"{what} lies outside of the picture, which has {size[0]}x{size[1]} pixels: choose another one."
-        )
+        raise UserError(f"{what} lies outside of the picture, which has {size[0]}x{size[1]} pixels: place it within.")
 
 
 def all_but_subject(values: Values) -> Region:

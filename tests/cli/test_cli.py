@@ -553,7 +553,7 @@ def test_what_is_no_image_and_a_folder_that_cannot_be_are_refused(
         (lambda data: "[" * 100_000, "it is not JSON"),
         (lambda data: data.replace("A red bird", "\\ud800", 1), "it is not JSON"),
         (lambda data: data.replace('"seed": 0', '"seed": Infinity', 1), "it is not JSON"),
-        (lambda data: "{}", "is no run.json of this version of the studio"),
+        (lambda data: "{}", "is not a run.json that this version of the studio reads"),
         (lambda data: data.replace('"seed"', '"sead"'), "damaged or was changed by hand"),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_detector_without_its_file_is_a_clear_word(tmp_path: Path, kind: Contr
 
 def test_a_kind_without_a_model_is_a_clear_word() -> None:
     models = load_models(load_profile("demo"))
-    for kind, said in (("depth", "no model for depth"), ("canny", "takes no model")):
+    for kind, said in (("depth", "no model for depth"), ("canny", "canny need no model")):
         with pytest.raises(UserError, match=said):
             models.detector(kind)  # type: ignore[arg-type]
 

@@ -283,7 +283,7 @@ def changed(generator: str, **scheduler: object) -> Profile:
 @pytest.mark.parametrize(
     ("profile", "said"),
     [
-        (changed("modern"), "Z-Image cannot be inverted: take a profile with a Stable Diffusion."),
+        (changed("modern"), "Z-Image cannot be inverted: use a profile with Stable Diffusion."),
         (changed("demo", name="LCMScheduler"), "LCMScheduler does not lead back to the noise"),
         (
             changed("demo", name="DPMSolverMultistepScheduler", options={"algorithm_type": "sde-dpmsolver++"}),

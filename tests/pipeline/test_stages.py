@@ -168,7 +168,7 @@ def test_a_keyword_left_out_is_asked_for_again_and_the_fullest_reply_is_kept() -
         ((), "No keyword is chosen"),
         ((Keyword("purple", "attribute"),), "“purple” is not in the caption"),
         ((Keyword("the bird", "subject"),), "“the bird” is protected by the task"),
-        ((RED, Keyword("Red", "attribute")), "“Red” is there twice"),
+        ((RED, Keyword("Red", "attribute")), "“Red” is listed twice"),
     ],
 )
 def test_keywords_that_cannot_be_used_are_refused(chosen: tuple[Keyword, ...], message: str) -> None:
