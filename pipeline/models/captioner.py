@@ -197,7 +197,7 @@ class Blip2(CaptioningModel):
         top_p: float | None = None,
     ) -> list[list[str]]:
         """Return `several` answers to each picture and prompt, each drawn by its seed. With `top_p`, words are sampled
-        from the likeliest ones with this probability together, else from those with at least `LEAST_SHARE`.
+        from the likeliest that together have this probability, else from those with at least `LEAST_SHARE`.
         """
         encoded = self.encode(pictures, prompts)
         drawn = self._drawn(seeds, settings, several, top_p)
@@ -226,8 +226,8 @@ class Florence2(CaptioningModel):
 
 
 def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str, Any]:
-    """Return settings for `generate` of transformers: the likeliest text for temperature 0, else words sampled from the
-    likeliest with a probability of `top_p` together, or without `top_p` from those above `LEAST_SHARE`.
+    """Return options of `generate` of transformers. At temperature 0 it writes the likeliest text. Else it samples from
+    the likeliest words that together have probability `top_p`, or without `top_p` from words above `LEAST_SHARE`.
     """
     if settings.temperature == 0:
         return {"num_beams": settings.beams, "do_sample": False}

@@ -94,7 +94,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         }
 
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
-        """Return texts and pooled texts as arguments, with the image's size as original and as target size."""
+        """Return texts and pooled texts as UNet arguments, with the image's size as original and as target size."""
         import torch
 
         height, width = (side * self._pipe.vae_scale_factor for side in sample.shape[-2:])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SMALLEST_SIGNAL = 1e-6
 """Share of the picture in the latents below which a prediction of the noise says nothing about the picture."""
 CLOSE = 40.0
-"""Similarity in dB above which the source counts as reproduced exactly, so that edits need not draw it once more."""
+"""PSNR in dB above which the source counts as reproduced exactly, so that edits need not draw it once more."""
 NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
 """Learning rate of null-text inversion, and loss that ends its updates, at the first step. Both are from its code."""
 
@@ -425,7 +425,7 @@ class Inverter:
         self_replace: Sequence[float],
         region: Image.Image | None = None,
     ) -> AttentionControl:
-        """Return the attention control of prompts drawn with their source, each with its own share `self_replace`."""
+        """Return the attention control of prompts drawn with their source. `self_replace` has a share per prompt."""
         import numpy as np
         import torch
 

@@ -145,7 +145,7 @@ class ControlNetGenerator(ControlledGenerator):
 
     kind: Literal["stable-diffusion-controlnet"]
     controlnets: dict[ControlKind, ControlNet] = Field(min_length=1)
-    """ControlNets by kind of control image. A table `controlnet` in its place is the one for "canny"."""
+    """ControlNets by kind of control image. A table `controlnet` may replace it and gives the one for "canny"."""
     safety_checker: bool = True
     """True to load a safety checker if one is shipped. Flagged images are refused, never shown as black."""
 

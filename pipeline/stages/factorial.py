@@ -99,8 +99,8 @@ def _fraction(levels: Sequence[int], captions: int, chance: random.Random) -> li
 
 
 def _rows(combos: Sequence[Sequence[int]], levels: Sequence[int]) -> Floats:
-    """Return the model's columns of combinations: 1, main effects, and interactions of two factors. The columns of a
-    factor are centred over its levels.
+    """Return the design matrix of combinations: a column of ones, main effects, and interactions of two factors. The
+    columns of a factor are centred over its levels.
     """
     mains = []
     for factor, number in enumerate(levels):
