@@ -51,7 +51,7 @@ def factorial(pools: Sequence[Sequence[Edit]], captions: int, seed: int) -> tupl
 
 
 def _factors(pools: Sequence[Sequence[Edit]], captions: int, chance: random.Random) -> list[list[Edit]]:
-    """Return each factor's edits. While effects outnumber images, the largest factor loses an edit by chance."""
+    """Return each factor's edits. While effects outnumber captions, the largest factor loses a random edit."""
     by_type: dict[str, list[Edit]] = {}
     for edit in (edit for pool in pools for edit in pool):
         by_type.setdefault(edit.edit_type, []).append(edit)
