@@ -115,8 +115,8 @@ def stale_stages(
     producers: Mapping[StageName, Producer] | None = None,
 ) -> dict[StageName, str]:
     """Return, for each stage whose value is outdated, the reason in a sentence. A value is outdated if its inputs
-    changed, if `producers` has another model or prompt for it, or if a stage that it was made from is outdated. A stage
-    without a value is not stale.
+    changed, if `producers` has another model or prompt for it, or if a stage that it was made from is outdated or has
+    no value. A stage without a value is not stale.
     """
     values = {name: stage_value.value for name, stage_value in stage_values.items()}
     stale: dict[StageName, str] = {}

@@ -71,7 +71,7 @@ def may_change(keyword: str, caption: str, task: Task) -> bool:
 
 
 def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
-    """Check that an alternative differs from its keyword and neither drops (unless `forced`) nor adds protected words."""
+    """Check that an alternative changes its keyword and neither drops (unless `forced`) nor adds protected words."""
     if not tokens(alternative):
         note = f"An alternative of “{keyword}” is empty: fill it in, or remove it."
         return (check_of("alternative not empty", False, note),)
