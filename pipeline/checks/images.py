@@ -315,7 +315,7 @@ def _label_seen(
     value = _product(after, label_text) - _product(after, texts[likeliest])
     seen_in_source = _product(before, label_text) - max(_product(before, text) for text in texts.values())
     if seen_in_source < min(0.0, band.failed_below):
-        note = f"CLIP does not see “{label}” in the source either, so what it sees here says nothing."
+        note = f"CLIP does not see “{label}” in the source either, so this check cannot tell."
         return Check("label seen", None, value, note, band.passed_from)
     note = f"The image looks more like “{likeliest}” than like its label “{label}”."
     return band.judge("label seen", value, note)

@@ -57,7 +57,7 @@ def keyword_checks(keyword: str, caption: str, task: Task, forced: bool = False)
     """Check that a keyword is in the caption and not protected; a `forced` keyword may be protected."""
     if not tokens(keyword):
         return (check_of("keyword not empty", False, "A keyword is empty: fill it in, or remove it."),)
-    missing = f"“{keyword}” is not in the caption: take words of the caption, as they stand there."
+    missing = f"“{keyword}” is not in the caption: use words exactly as the caption has them."
     protected = f"“{keyword}” is protected by the task ({task.describe()}): choose something else."
     return (
         check_of("keyword in the caption", contains(caption, keyword), missing),
@@ -85,7 +85,7 @@ def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool 
         checks.append(_nothing_added(keyword, alternative, task))
     else:
         named = bool(classes_in(alternative, task)) and not classes_in(keyword, task)
-        note = f"“{alternative}” names the label “{task.label}”, which is no other word for “{keyword}”."
+        note = f"“{alternative}” names the label “{task.label}”, so it cannot replace “{keyword}”."
         checks.append(check_of("label not named instead", not named, note))
     return tuple(checks)
 
@@ -233,7 +233,7 @@ def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Ch
 def _nothing_added(before: str, after: str, task: Task) -> Check:
     """Check that the new text names no further protected class, which would be missing from the mask."""
     new = [name for name in classes_in(after, task) if name not in classes_in(before, task)]
-    return check_of("nothing protected added", not new, f"{_quoted(new)} was not there before, but the mask is kept.")
+    return check_of("nothing protected added", not new, f"{_quoted(new)} was not named before, but the mask is kept.")
 
 
 def undone(source: str, new: str, edit: Edit) -> str:

@@ -69,7 +69,7 @@ OWN_PICTURES = "pictures of a folder"
 """Name of the model in lineages of images whose background is a person's picture."""
 _NO_MODEL: Any = SimpleNamespace(name=OWN_PICTURES, preview=lambda: None)
 """Takes the place of the generator if the backgrounds are a person's pictures."""
-_EQUAL = "All images of a caption are equal, as their background is one picture: let the subject move for more."
+_EQUAL = "All images of a caption are equal, as their background is one picture: let the subject move to vary them."
 _BANK_OF_TEXT = "The backgrounds of a bank serve every subject, so they come from text alone: choose the layout text."
 _MASK_STAYS = "The mask of this run does not move with the subject: switch the moves off, or remove the mask."
 _GROWS = (

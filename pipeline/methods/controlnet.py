@@ -44,7 +44,7 @@ _MODULES = {"canny": "canny", "soft edges": "softedge_hed", "line art": "lineart
 """Names of the kinds of conditioning in the web UI's ControlNet extension."""
 _OF_INVERTED = {"fresh_noise", "fresh_noise_by_type", "inversion_evaluations"}
 """Settings without effect if drawing starts from noise."""
-_EQUAL = "From the inverted source alone all images of a caption are equal, so one is made: raise fresh noise for more."
+_EQUAL = "Without fresh noise, all images of a caption are equal, so one is made: raise fresh noise to get more."
 _UNEVEN = (
     "Shares of fresh noise by edit type need some fresh noise for all captions too, so that each seed gives another "
     "image: raise fresh noise for all captions to 0.05 or more."

@@ -279,7 +279,7 @@ def _best(finishes: Sequence[Callable[[], TestCase]], settings: EditedSettings) 
     chosen = max(best, key=_direction) if settings.edit.full_sweep and not least else best[0]
     taken, values = _own(chosen.lineage.settings).taken, settings.swept
     note = (
-        f"Drawn at {settings.edit.sweep} {taken:g}, number {cases.index(chosen) + 1} of {len(values)} from strong on."
+        f"Drawn at {settings.edit.sweep} {taken:g}, number {cases.index(chosen) + 1} of {len(values)}, strongest first."
     )
     if dropped := len(GUIDANCES) - len(values):
         note += f" At {settings.steps} steps {dropped} other values draw the same as these and are left out."

@@ -366,7 +366,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         if channels != needed:
             raise CannotLoad(
                 f"The preview VAE {section.title} reads latents of {channels} channels, and this image generator has "
-                f"{needed}: take one that was made for it."
+                f"{needed}: use a preview VAE that was made for it."
             )
         return tiny.to(self._device)
 

@@ -38,7 +38,7 @@ def fuse(pipe: Any, lora: Lora) -> None:
     others = {key.split(".")[0] for key in pairs} - {network}
     if others or not pairs:
         what = f"changes the {min(others).replace('_', ' ')} too" if others else "has no layers that are known here"
-        raise CannotLoad(f"The LoRA {lora.title} {what}: take one for the {network} alone.")
+        raise CannotLoad(f"The LoRA {lora.title} {what}: use a LoRA for the {network} alone.")
     for name, down in pairs.items():
         up = state[f"{name}.lora_B.weight"]
         # The alpha of an attention layer is named after its weights, that of others after the layer.
@@ -48,7 +48,7 @@ def fuse(pipe: Any, lora: Lora) -> None:
             add(layer.weight, down, up, lora.weight * alpha / len(down))
         except (AttributeError, RuntimeError) as error:
             raise CannotLoad(
-                f"The LoRA {lora.title} does not fit this image generator ({name}): take one that was made for it."
+                f"The LoRA {lora.title} does not fit this image generator ({name}): use one that was made for it."
             ) from error
 
 

@@ -227,7 +227,7 @@ class ZImageGenerator(_SharedControlNet):
     @model_validator(mode="after")
     def _no_loras(self) -> ZImageGenerator:
         if self.loras:
-            raise ValueError("loras are not added to a Z-Image here: leave them out")
+            raise ValueError("a Z-Image takes no loras: leave them out")
         return self
 
     def parts(self) -> dict[str, Weights]:

@@ -203,7 +203,7 @@ def choose_edits(
         if total > MOST_COMBINATIONS:
             raise UserError(
                 f"There are {total} combinations, and at most {MOST_COMBINATIONS} captions are written: untick some "
-                "alternatives, or choose the combinations another way."
+                "alternatives, or choose another way to combine them."
             )
         return tuple(all_combinations(caption, alternatives, settings))
     if settings.combinations == "one of each":

@@ -158,7 +158,7 @@ def _left_out(unknown: Collection[EditType]) -> list[str]:
     if not unknown:
         return []
     names = ", ".join(name for name in EDIT_TYPES if name in unknown)
-    return [f"The language model knows no edit of this caption of these types: {names}."]
+    return [f"The language model found no edit of these types for this caption: {names}."]
 
 
 PERTURBATIONS = Stage(

@@ -262,7 +262,7 @@ def test_what_a_profile_cannot_draw_is_refused_before_anything_runs(changes: Any
     refused = BACKGROUND.refused(load_profile("demo"), BACKGROUND.settings_of(settings(**changes)))
     assert (reason in refused) if reason else not refused
     bank = BACKGROUND.settings_of(settings(composite={"layout": "text"}, backgrounds={"bank": 5}))
-    assert "let the subject move for more" in BACKGROUND.equal_images(bank)
+    assert "let the subject move to vary them" in BACKGROUND.equal_images(bank)
     assert not BACKGROUND.equal_images(BACKGROUND.settings_of(settings()))
 
 

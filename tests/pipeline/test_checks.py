@@ -136,7 +136,7 @@ def test_an_added_protected_class_is_named() -> None:
     new = STREET.replace("Trees line", "Pedestrians line")
     found = failed(counterfactual_checks(STREET, counterfactual(new, ("Trees", "Pedestrians")), ROAD))
     assert [check.name for check in found] == ["nothing protected added"]
-    assert "“pedestrian” was not there before" in found[0].note
+    assert "“pedestrian” was not named before" in found[0].note
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_each_type_gives_its_edit_and_the_note_names_types_without_one() -> None
         (edit,) = found[cast(EditType, kind)].edits
         assert (edit.keyword, edit.alternative) == (old, new) and found[cast(EditType, kind)].used
     assert made.trace.notes == (
-        "The language model knows no edit of this caption of these types: subject, object, domain.",
+        "The language model found no edit of these types for this caption: subject, object, domain.",
     )
     assert len(model.prompts) == len(EDIT_TYPES) and len(set(model.seeds)) == len(EDIT_TYPES)
     assert "Type: weather" in made.trace.prompt and BIRD.describe() in made.trace.prompt
