@@ -42,7 +42,7 @@ class Prompt:
         return tuple(template.get_identifiers())
 
     def evaluate(self, **values: str | int) -> str:
-        """Fill in the variables. Values become one line, as a line break would end a field. Raises PromptError."""
+        """Return the template, filled in. Values become one line, as line breaks end fields. Raises PromptError."""
         if missing := [f"${name}" for name in self.variables() if name not in values]:
             raise PromptError(f"The prompt {self.where} needs {', '.join(missing)}: give it a value.")
         return Template(self.template).substitute({name: " ".join(str(v).split()) for name, v in values.items()})

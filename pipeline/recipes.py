@@ -188,7 +188,7 @@ class Recipe:
         return section != "conditioning" or section in self.drawing_method.sections
 
     def section_card(self, section: str) -> StageName | None:
-        """Return the card that shows a section of the settings: a stage, the drawing, or None."""
+        """Return the page's card that shows a section of the settings: a stage, the drawing, or None."""
         for stage in self.stages:
             if stage.settings == section:
                 return stage.name
@@ -321,13 +321,13 @@ def control_recipes() -> tuple[Recipe, ...]:
 
 
 def section_card(section: str) -> StageName | None:
-    """Return the card that shows a section of the settings in any recipe, or None."""
+    """Return the page's card that shows a section of the settings in any recipe, or None."""
     cards = (recipe.section_card(section) for recipe in _known.values())
     return next((card for card in cards if card is not None), None)
 
 
 def stage_of_prompt(name: str) -> StageName:
-    """Return the stage of any recipe that sends a prompt. Other names are returned as they are."""
+    """Return the name of the stage, of any recipe, that sends this prompt. Other names are returned unchanged."""
     named = {slot.name: stage.name for stage in _every_stage() for slot in stage.prompt_slots}
     return named.get(name, name)
 

@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True)
 class StageBegan:
-    """A text stage runs now."""
+    """A text stage begins."""
 
     stage: StageName
     number: int
@@ -50,7 +50,7 @@ class StageBegan:
 
 @dataclass(frozen=True)
 class StageDone:
-    """A text stage has its value, which is in the store."""
+    """A text stage is done, and its value is in the store."""
 
     stage: StageName
     value: StageValue[Any]

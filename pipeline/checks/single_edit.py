@@ -20,10 +20,10 @@ class Change:
     came: str
     """The new words. "" if words were only removed."""
     keyword: str
-    """`gone`. If words were only added or only removed, it includes the word before the change (at the start, the one
-    after it)."""
+    """The words to replace: `gone`. If words were only added or only removed, the word before them is included, or at
+    the start of the text the word after them."""
     alternative: str
-    """`came`, with the neighbouring word that `keyword` includes, if any."""
+    """The replacement: `came`, with the neighbouring word that `keyword` includes, if any."""
 
 
 def changes(source: str, text: str) -> tuple[Change, ...]:

@@ -148,7 +148,7 @@ class GgufModel:
         return reply
 
     def _logits(self) -> NDArray[np.float32]:
-        """Return the logits of the next token, in the library's memory: changing them changes what is drawn."""
+        """Return the logits of the next token, in the library's memory: changing them changes which token is drawn."""
         size = self._llm.ctransformers_llm_logits_size()
         return np.ctypeslib.as_array(self._llm.ctransformers_llm_logits_data(), (size,))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 AT_ONCE = 1024
 """Number of vectors converted to float32 at once. Those of 512 dimensions fit in the cache of a core."""
 FEW = 8
-"""If fewer than one row in this number is a candidate, only the candidates are compared."""
+"""If fewer than one in `FEW` rows is a candidate, only the candidates are compared."""
 SPARE = 1000
 """Number of rows that are compared exactly, in addition to twice the requested number."""
 Halves = NDArray[np.float16]

@@ -22,7 +22,7 @@ from pipeline.stages.reply_schema import object_schema
 log = logging.getLogger(__name__)
 
 Holding = Literal["held", "asked", "none"]
-"""Way in which replies fit a schema: enforced by the server, followed by the model in the prompt, or neither."""
+"""Reason why replies fit a schema: the server enforces it, the model follows it in the prompt, or neither."""
 
 TEMPLATE_ROOM = 64
 """Number of tokens that a chat template may add to a prompt."""
