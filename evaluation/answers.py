@@ -1,4 +1,4 @@
-"""Answers of a model under test in the labels of the data set: right, wrong or not comparable. Pure."""
+"""A model's answers compared with the labels of a data set: right, wrong or not comparable. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 PAIRS = 256 * 256
-"""Number of pairs of a mask's class number and a model's. A pair's number is 256 times the first, plus the second."""
+"""Number of pairs (class number in a mask, predicted class number). Each pair is numbered 256 x first + second."""
 
 
 def answers_of(
@@ -35,9 +35,9 @@ def answers_of(
     of its label, NaN if the image cannot be compared with its label.
 
     For each image `label` is the index of its label in the map, `source` the number of its source, and `likeliest` the
-    class that the model predicts. `probabilities` are (images, classes), of any float type; `rows` has the row of each
-    image if they are not in order. An answer is right if the likeliest class is one of the label's. Its confidence is
-    the sum over the classes of the predicted label. An image with an unmapped label is `UNKNOWN`. With
+    class that the model predicts. `probabilities` are (images, classes), of any float type; `rows` gives the row of
+    each image there, by default its index. An answer is right if the likeliest class is one of the label's classes. Its
+    confidence is the sum over the classes of the predicted label. An image with an unmapped label is `UNKNOWN`. With
     `ClassMap.among_labels`, only classes that have a label count, and their probabilities are scaled to add up to 1.
     """
     place, total = np.arange(len(label)) if rows is None else rows, np.ones(len(label))
@@ -74,7 +74,7 @@ def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, l
 
 
 def groups_in_mask(group_of: Mapping[str, int], mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
-    """Return the group of each class number of a mask, (256,); `IGNORED` if none. `group_of` maps class names."""
+    """Return the group of each class number of a mask, (256,), or `IGNORED`. `group_of` gives groups by class name."""
     groups_by_number = np.full(256, IGNORED, np.uint8)
     for number, name in mask_classes.items():
         if 0 <= number < len(groups_by_number):  # Cityscapes numbers its licence plates -1
@@ -105,7 +105,7 @@ def fitted_map(prediction: Prediction, size: tuple[int, int]) -> NDArray[np.uint
 
 
 def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the pairs of a mask and a prediction: class of the mask, class of the model, and number of pixels."""
+    """Return the pairs of classes that occur: the class in the mask, the predicted class, and the number of pixels."""
     predicted = fitted_map(prediction, mask.size)
     pairs = np.asarray(mask).astype(np.int64).ravel() * 256 + predicted.ravel()
     counts = np.bincount(pairs, minlength=1)

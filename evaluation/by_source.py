@@ -4,7 +4,7 @@ Test cases of one source are not independent: a model that fails on one fails mo
 never images, are resampled and counted. Every figure is a mean over sources, and the intervals hold with few sources,
 rare errors and unequal sources: `experiments.coverage` measures how often they cover.
 
-Functions here import scipy.stats themselves: it takes half a second, and storage and commands need only the types.
+Functions import scipy.stats when called: the import takes half a second, and storage and commands need only the types.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ CONFIDENCE = 0.95
 LEAST, MOST = 0.93, 0.98
 """Goal of the coverage measurements: minimum and maximum share of 95 % intervals that contain the true figure."""
 SAMPLES = 4_000
-"""Number of samples of the weights of sources. They give the end of an interval to about 1 % of its width."""
+"""Number of samples of the weights of sources. Chance then moves an interval's end by about 1 % of its width."""
 GROUPS = 1_000
 """Maximum number of groups of sources. If there are more sources, they are put into this many random groups, which are
 then weighted (Wolter 2007, Introduction to Variance Estimation, chapter 2). Grouping changes the width of an interval
 by some 2 %, less than the random samples change it."""
 MOST_NEEDED = 100
-"""Maximum number of sources that is given as enough, as a multiple of the present sources."""
+"""Largest number of needed sources that is reported, as a multiple of the present number."""
 FEWEST_SOURCES = 2
 """Minimum number of sources. With fewer, their variance is unknown."""
 ONE_SOURCE = "no interval, since there is one source only"
@@ -38,8 +38,8 @@ Statistic = Callable[[Floats], Floats]
 
 
 def one_split(splits: Sequence[str]) -> str:
-    """Return the split of all sources, or "". Raises ValueError for several splits, since sources that a model was
-    trained on and others are never mixed.
+    """Return the split that all sources share, or "". Raises ValueError for several splits, since sources that a model
+    was trained on are never mixed with others.
     """
     several = sorted({one or "without a split" for one in splits})
     if len(several) > 1:
@@ -54,7 +54,7 @@ class Unseen:
     worst: Floats
     best: Floats
     together: Numbers
-    """Columns with the same number, from 0, are worst or best together."""
+    """Group number of each column, from 0. The columns of a group are all at their worst, or all at their best."""
 
 
 class MeansOfSources:
@@ -130,7 +130,7 @@ def shares_of_sources(columns: Sequence[Flags | Floats], source: Numbers) -> tup
 
 
 def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
-    """Return the counts of sources, (sources, k), summed up in `GROUPS` random groups if there are more."""
+    """Return `sums`, (sources, k). If there are more than `GROUPS` sources, add them up in that many random groups."""
     if len(sums) <= GROUPS:
         return sums
     begins = np.arange(GROUPS) * len(sums) // GROUPS
@@ -244,9 +244,9 @@ def clustering(wrong: Floats, source: Numbers) -> Clustering:
 
 
 def needed_sources(sources: int, distance: float, reach: float) -> int | None:
-    """Return the number of sources that would decide, or None if it is more than `MOST_NEEDED` times the present
-    `sources`. `reach` is the half-width of the present interval, which falls with the root of the number of sources. It
-    has to fall to `distance`, the distance of the figure from the bound.
+    """Return the number of sources at which the interval would no longer contain a bound, or None if it is more than
+    `MOST_NEEDED` times the present `sources`. `reach` is the half-width of the present interval, which falls with the
+    root of the number of sources. `distance` is the distance of the figure from the bound.
     """
     if reach**2 > MOST_NEEDED * distance**2:
         return None

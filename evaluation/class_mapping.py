@@ -72,7 +72,7 @@ class MappedLabel:
     doubtful: bool = False
     """True if a person should check the mapping: `note` says why."""
     picks: tuple[str, ...] = ()
-    """For an unmapped label, a name or id for a user's file, for each meaning of the label that the model knows."""
+    """For an unmapped label: names or ids to write into a user's file, one for each meaning that the model knows."""
 
     @property
     def is_ambiguous(self) -> bool:
@@ -169,8 +169,8 @@ def map_classes(
     beside: Sequence[str] = (),
 ) -> ClassMap:
     """Return the mapping from the labels of a data set to the classes of a model. `beside` are all labels of the data
-    set, which identify it. For segmentation a label that is only part of a class is mapped to it too, and measured with
-    the other parts. Raises UserError, naming file and line, for a class in the file that the model lacks.
+    set, to recognise a well-known one. For segmentation, a label that is part of a class is mapped to it too, and
+    measured with the other parts. Raises UserError, naming file and line, for a class in the file that the model lacks.
     """
     model = _model_of(tuple(classes))
     from_file, unused = _from_file(own, labels, model)
@@ -306,7 +306,7 @@ def _from_file(
 
 
 def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabel]:
-    """Add to labels the classes that are kinds of them (“poodle” for “dog”), unless other labels have these."""
+    """Add to labels the classes that are kinds of them (“poodle” for “dog”), except the classes of other labels."""
     taken = {number for one in mapped for number in one.classes}
     found = []
     for one in mapped:
@@ -415,7 +415,7 @@ class _Model:
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
-        """Return the classes with this WordNet id or one below it; else the only class with one of the id's names."""
+        """Return the classes of this WordNet id and of ids below it; else the only class with one of the id's names."""
         meaning, names = tables.meaning_of(label), tables.names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")
@@ -441,7 +441,7 @@ class _Model:
         return MappedLabel(label, (), None, f"{_SEVERAL}: {named}")
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
-        """Return all classes below the first meaning of the word that is above a class of the model in WordNet."""
+        """Map to all classes below the word's first WordNet meaning that includes a class of the model; else None."""
         below = [one.wordnet for one in tables.meanings().get(word, ()) if one.wordnet in self._by_id]
         return self._below(label, below[:1], str(tables.meaning_of(below[0]))) if below else None
 

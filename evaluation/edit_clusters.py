@@ -89,8 +89,8 @@ def _of_class(
 
 
 def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.Generator, exchanges: int) -> Floats:
-    """Return the p-value of each row of `weights` (groups, test cases): the share of exchanges of changes among edits
-    after which the row's weighted mean is at least as far from its expected value as before.
+    """Return the p-value of each row of `weights` (groups, test cases): the share of random exchanges of changes
+    between test cases after which the row's weighted mean is at least as far from its expected value as before.
 
     Test cases of one source are similar. So changes are exchanged within a source, and between sources only as whole
     blocks of equally many test cases (whole blocks and within: Winkler et al. 2015, NeuroImage 123). A group of all

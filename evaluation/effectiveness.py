@@ -36,9 +36,9 @@ class Answers(Columns):
     right: NDArray[np.int8]
     """`RIGHT`, `WRONG`, or `UNKNOWN` if the answer cannot be compared with the label."""
     said: Numbers
-    """The number of the predicted class, from 0; -1 for a class without a label."""
+    """Index of the predicted label, from 0; -1 if the predicted class has no label."""
     confidence: Floats
-    """The probability of the predicted class, 0 to 1."""
+    """Probability of the predicted label, or of the predicted class if it has no label, 0 to 1."""
     way: Numbers | None = None
     """Number of each image's control set, -1 for none. Only controls of the same set count. None for a single set."""
 
@@ -118,14 +118,14 @@ def effectiveness(
 
 
 def no_control_words(read: Columns | None) -> str:
-    """Return why nothing is compared with the reconstructions that a model has read; None if there are none."""
+    """Return why no reconstruction is compared. `read` has the answers to them, None if no reconstructions exist."""
     if read is None:
         return "there are no reconstructions of these sources"
     return "no reconstruction of these sources can be compared" if len(read) else "no reconstruction is read yet"
 
 
 def _counts(sources: Numbers, answers: Answers, weight: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return the number of answers on each source, and the number of wrong ones, both by `weight`."""
+    """Return the number of answers on each source, and the number of wrong ones. `weight` weighs each answer."""
     place = np.searchsorted(sources, answers.source)
     each = np.ones(len(place)) if weight is None else weight
     of_all, wrong = (np.bincount(place, one, len(sources)) for one in (each, each * (answers.right == WRONG)))

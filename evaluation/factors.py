@@ -28,7 +28,7 @@ from evaluation.by_source import CONFIDENCE, MeansOfSources, adjusted, needed_so
 FEWEST = 5
 """Minimum number of sources of an effect. Rarer levels of a factor are put together."""
 ANY, OTHER = "any change", "other changes"
-"""Name of the level of all alternatives of a factor, and of those that are too rare for a level of their own."""
+"""Names of two levels: of all alternatives of a factor together, and of those that are too rare for their own level."""
 APART = "these images cannot tell it from other effects: draw the control set, or captions that change only one of both"
 AT_ONCE = 500
 """Maximum number of sources computed together."""
@@ -54,7 +54,7 @@ class Levels(Columns):
 
 class _Effect(NamedTuple):
     parts: tuple[tuple[str, str], ...]
-    """See `EffectRow.parts`. Empty for rare combinations of two levels, which only keep the other effects unbiased."""
+    """Pairs of factor and level. Empty for rare combinations of levels, which only keep the other effects unbiased."""
     column: Flags
 
 
@@ -87,9 +87,9 @@ def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> F
 
 
 def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
-    """Return, for each two factors, how much an asked change of the first changes the look of the second. `looks`,
-    (n, factors), is 0 if a factor looks unchanged, 1 if it looks changed, and NaN if unknown. Pairs of factors that no
-    source has both are left out.
+    """Return, for each pair of factors, how much a requested change of the first also changes how the second looks.
+    `looks`, (n, factors), is 0 if a factor looks unchanged in the image, 1 if it looks changed, and NaN if unknown.
+    Pairs of factors that occur together in no source are left out.
     """
     plain, found = images.by_factor(), list[tuple[str, str, _Fit, Figure]]()
     for seen, name in enumerate(plain.factors):
@@ -110,14 +110,14 @@ def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
 
 
 def _main_effects(images: Levels, outcome: Floats) -> dict[str, _Fit]:
-    """Return the effect of each factor with two levels on an outcome, by factor."""
+    """Return the effect of each factor on an outcome, by the name of the factor. `images` are as from `by_factor`."""
     found, _ = _effects(images, pairs=False)
     fits = _fitted(images.source, [one.column for one in found], outcome, "source")
     return {one.parts[0][0]: fit for one, fit in zip(found, fits, strict=True)}
 
 
 def _effects(images: Levels, pairs: bool = True) -> tuple[list[_Effect], int]:
-    """Return all effects with images, and the number of rare combinations of two levels."""
+    """Return the effects that occur in at least one image, and the number of rare combinations of two levels."""
     found, factors, few = list[_Effect](), list[tuple[str, Numbers, list[str]]](), 0
     for factor, names, level in zip(images.factors, images.names, images.levels.T, strict=True):
         numbers, frequent, _ = _pooled(level, images.source, len(names))
@@ -134,7 +134,7 @@ def _effects(images: Levels, pairs: bool = True) -> tuple[list[_Effect], int]:
 
 def _pooled(level: Numbers, source: Numbers, levels: int) -> tuple[Numbers, list[int], int]:
     """Put together the levels, 1 to `levels`, that have fewer than `FEWEST` sources, and drop those without an image.
-    Return the new levels, the index of each, -1 for the rare ones together, and the number of rare ones.
+    Return each image's new level, the old index of each new level (-1: the rare ones), and the number of rare levels.
     """
     sources = np.bincount(np.unique(np.column_stack([level, source]), axis=0)[:, 0], minlength=levels + 1)[1:]
     frequent, rare = np.flatnonzero(sources >= FEWEST), np.flatnonzero((sources > 0) & (sources < FEWEST))

@@ -24,9 +24,9 @@ class Fidelity:
 
     extractor: str
     kid: Figure
-    """0 if both sets have one distribution; by chance it may be slightly below 0."""
+    """Kernel distance: 0 if both sets have the same distribution, by chance also slightly below 0."""
     fid: Figure
-    """0 or more, and higher with fewer images. It has no interval, and `n` is the number of images in each set."""
+    """Fréchet distance, at least 0, higher with fewer images. It has no interval; `n` is the size of each set."""
 
 
 def kid(originals: Floats, generated: Floats, original_source: Numbers, generated_source: Numbers) -> Figure:

@@ -47,7 +47,7 @@ class Compared(Columns):
     group: Numbers
     """Index of the class of each test case in `groups`, or -1 for none."""
     groups: Sequence[str]
-    """Classes that are compared too; none to compare all test cases only."""
+    """Names of the classes that are also compared one by one; empty to compare only all test cases together."""
 
 
 def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> GateResult:
@@ -90,8 +90,8 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
     """Return two chances that a test case is valid, (2,): if only the first model is wrong about it, and if only the
-    second is. Both are 1 if no test case is judged. Also return samples of these chances, (`SAMPLES`, 2), with the
-    random weights of the row of all test cases. So a sample with more valid judged test cases also has more faults.
+    second is. Both are 1 if no test case is judged. Also return samples of these chances, (`SAMPLES`, 2). They use the
+    random weights of the row of all test cases. So where valid judged ones weigh more, faults do too.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))
@@ -117,7 +117,7 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
 def _row(
     name: str, compared: Compared, own: Flags, chance: tuple[Floats, Floats], margin: float, weighing: Weighing
 ) -> tuple[GateRow, float]:
-    """Return the row of some test cases, whose answer is never "worse", and the p value of "worse" (NaN if unknown)."""
+    """Return the row of the test cases `own`, never with the answer "worse", and the p value of "worse" (or NaN)."""
     first, second, judged = compared.first[own], compared.second[own], compared.judged[own]
     counted = [first, second]
     for state in (VALID, NOT_JUDGED):

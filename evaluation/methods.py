@@ -37,7 +37,7 @@ of their strata. Returns None if nobody voted on any of these images."""
 
 @dataclass(frozen=True)
 class MethodImages(Columns):
-    """Test cases of several methods by column. Columns without a description are `YES`, `NO` or `UNKNOWN`."""
+    """Test cases of several methods, column by column. Columns from `judged` on are `YES`, `NO` or `UNKNOWN`."""
 
     method: Numbers
     source: Numbers
@@ -51,9 +51,9 @@ class MethodImages(Columns):
     passed: Numbers
     """`YES` if it fails none of the checks that all methods have, `UNKNOWN` for methods that share no check."""
     shows: Numbers
-    """Whether its edit shows, by a check."""
+    """Whether the edit is visible in the image, by a check."""
     kept: Numbers
-    """Whether its label or its mask is kept, by a check."""
+    """Whether the image still shows its label or fits its mask, by a check."""
     wrong: Numbers
     """Whether the model under test is wrong."""
     fault: Numbers
@@ -66,9 +66,9 @@ class MethodImages(Columns):
 
     @property
     def valid_failure(self) -> Numbers:
-        """Whether each image is valid and shows a new fault of the model. It is unknown if one of the two is, also if
-        the other is not: otherwise faults of unknown validity were left out, and right answers were not. The model need
-        not read an image that people find invalid.
+        """Whether each image is valid and shows a new fault of the model. `UNKNOWN` if one of the two is unknown: right
+        answers on images of unknown validity are left out like faults, so the rate has no bias. An image that people
+        find invalid is `NO`, even if the model has not read it.
         """
         failure = np.where((self.fault == YES) & (self.valid == YES), YES, NO)
         unknown = ((self.fault == UNKNOWN) | (self.valid == UNKNOWN)) & (self.judged != NO)
@@ -105,7 +105,7 @@ class _Measure:
     """A figure that is a statistic of means over sources."""
 
     columns: Floats
-    """(methods, sources, k)."""
+    """Values of each source, (methods, sources, k)."""
     counts: Flags
     worst: Floats
     """The values of a source that would lower the figure most, (methods, k)."""
@@ -113,7 +113,7 @@ class _Measure:
     statistic: Statistic
     images: Numbers
     missing: str
-    """Why there is no figure if no source counts."""
+    """Reason that the figure gives if no source counts."""
 
     def value(self, method: int) -> Figure:
         counts = self.counts[method]
@@ -148,13 +148,13 @@ class _Group:
         """Number of images of each method and source, (methods, sources)."""
 
     def share(self, column: Numbers, missing: str) -> _Measure:
-        """Return the mean over sources of the share of images with `YES` among those that tell."""
+        """Return the share of images with `YES` among those with a known value, as a mean over sources."""
         yes, known = self._sums(column == YES), self._sums(column != UNKNOWN)
         ends = np.zeros((self._shape[0], 1)), np.ones((self._shape[0], 1))
         return _Measure(ratio(yes, known)[..., None], known > 0, *ends, lambda of: of[..., 0], known, missing)
 
     def excess(self, control: Floats) -> _Measure:
-        """Return the error minus the error on the method's own control set, of the sources that have one."""
+        """Return the error minus the error on the method's control set, over the sources with such a set."""
         wrong, known = self._sums(self._images.wrong == YES), self._sums(self._images.wrong != UNKNOWN)
         counts = (known > 0) & np.isfinite(control)
         ends = np.tile([0.0, 1.0], (self._shape[0], 1))
@@ -164,7 +164,7 @@ class _Group:
         )
 
     def rate(self, above: Numbers, below: Floats, times: float, missing: str) -> _Measure:
-        """Return `times` the number of `YES` divided by the sum of `below`, over sources with `below` above 0."""
+        """Return `times` x the number of `YES` in `above` / the sum of `below`, over sources with `below` above 0."""
         columns = np.stack([self._sums(above == YES).astype(np.float64), below], axis=-1)
         counts = below > 0
         typical = ratio(np.where(counts, below, 0).sum(1), counts.sum(1))

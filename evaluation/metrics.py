@@ -59,8 +59,8 @@ def class_figures(
     protected: Sequence[str],
     mask: NamedMask | None = None,
 ) -> tuple[ClassFigures, ...]:
-    """Return the IoU of mask and predictions on both images for each protected class that mask and model have. Without
-    a mask, the class map of the source takes its place, since no edit may move a protected class.
+    """Return, for each protected class that mask and model have, the IoU of the mask with the prediction on each image.
+    Without a mask, the class map of the source takes its place, since no edit may move a protected class.
     """
     true_map, figures = mask or NamedMask(source, dict(enumerate(classes))), []
     for name in protected:

@@ -102,7 +102,7 @@ class ModelUnderTest:
         return Image.fromarray((pixels.clip(0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0))
 
     def grad_cam(self) -> GradCam:
-        """Return the Grad-CAM of the model. Raises UserError for a segmenter, and for a model that is not of torch."""
+        """Return the Grad-CAM of the model. Raises UserError for a segmenter, or if it is no torch network."""
         adapter = self._adapter
         if self.kind != "classification":
             raise UserError(f"{self.name} is a segmenter; only classifiers have Grad-CAM maps: choose a classifier.")

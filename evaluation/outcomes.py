@@ -42,8 +42,8 @@ def outcome_of(
     masked: bool,
     classes: tuple[str, ...] = (),
 ) -> ModelOutcome:
-    """Judge an image made for `task`. `figures` are the figures of a segmenter, None for a classifier. `masked` is True
-    if they compare with a mask. `classes` are all classes of a classifier, () if unknown.
+    """Judge an image made for `task` by the predictions on its source and on it (`found`). `figures` are those of a
+    segmenter, else None; if `masked`, they compare with a mask. `classes` are those of a classifier, () if unknown.
     """
     if figures is not None:
         return _of_classes(figures, masked)
@@ -59,7 +59,7 @@ def mapped_label(label: str, classes: tuple[str, ...]) -> MappedLabel:
 
 
 def is_right(guess: str, label: str, classes: tuple[str, ...]) -> bool | None:
-    """Return whether a class is right for a label; None if no class is. Without `classes`, names are compared."""
+    """Return True if the class `guess` is right for a label; None if no class is. Without `classes`, compare names."""
     if not classes:
         return names_label(guess, label)
     right = mapped_label(label, classes).classes

@@ -16,7 +16,7 @@ from core.evaluation_results import BUDGETS, Order
 from core.figures import Floats, Numbers
 
 PRIOR = 4.0
-"""Number of images as which the general estimate counts beside the images of one kind of edit on one class."""
+"""Weight of a more general estimate within a more particular one (`chance_wrong`), as a number of images."""
 
 
 def deep_gini(probabilities: Floats) -> Floats:
@@ -84,7 +84,7 @@ def combined(one: Floats, other: Floats, share: float) -> Floats:
 
 
 def judge(name: str, order: Numbers, fault: Sequence[Hashable | None], budgets: Sequence[float] = BUDGETS) -> Order:
-    """Judge an order of all images. `fault` is the valid fault that each image shows, or None."""
+    """Measure how early an order of images shows the faults. `fault` is the valid fault of each image, or None."""
     first = {fault[place]: rank for rank, place in reversed([*enumerate(order, 1)]) if fault[place] is not None}
     ranks, n, k = tuple(sorted(first.values())), len(order), len(first)
     apfd = _apfd(ranks, n) / _apfd(range(1, k + 1), n) if k else None

@@ -43,7 +43,7 @@ _LATEX = str.maketrans({one: f"\\{one}" for one in "&%$#_{}"} | {"~": r"\textasc
 
 @dataclass(frozen=True)
 class Row:
-    """One figure, for a table of all of them: shares are 0 to 1."""
+    """One row of the table of all figures. Shares are 0 to 1."""
 
     part: str
     name: str

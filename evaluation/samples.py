@@ -45,8 +45,8 @@ def expected_width(
     shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8, error: Figure | None = None
 ) -> float:
     """Return the expected width of the interval of the share of wrong and valid images. `shares` has each stratum's
-    share of all images, `sizes` its number of judged images. A stratum without any is unknown. `error` is the share of
-    wrong images; its own interval adds to the width.
+    share of all images, `sizes` its number of judged images. A stratum without judged images adds its whole share.
+    `error`, the share of wrong images, adds its own interval.
     """
     from scipy import stats
 
@@ -60,7 +60,7 @@ def expected_width(
 
 def sample_sizes(images: Sequence[int], judged: int, wrong: Sequence[bool] | None = None) -> tuple[int, ...]:
     """Return how many images of each stratum to judge, at most `judged` in all: first `FEWEST_OF_STRATUM` of each, the
-    rest in proportion to the strata. If that is too many, `wrong` strata come first, the largest first.
+    rest in proportion to the strata. If these are more than `judged`, `wrong` strata come first, the largest first.
     """
     important = wrong or [True] * len(images)
     sizes, left = [0] * len(images), judged

@@ -26,24 +26,24 @@ FALSE = 0.05
 WEAK = 0.1
 """Share of valid faults above which a cell is weak, unless the user sets another."""
 EVERY = 5
-"""One of this many images is drawn uniformly at random, so that error rates have no bias."""
+"""One in this many images is drawn uniformly at random, so that error rates have no bias."""
 ASKED = 4
-"""One of this many images answers a person's question while one is open, unless it is uniformly random."""
+"""One in this many images answers a person's question, if one is open and the image is not a uniformly random one."""
 STEPS = 12
-"""Number of steps of belief propagation. More change the chances by 0.002 on average in the replays, and a few chances
-by much more, while two reasons explain the images alike.
+"""Number of steps of belief propagation. In replays, more steps change the chances by 0.002 on average. A few change by
+much more, while two reasons explain the images equally well.
 """
 USUAL = 0.05
 """Prior chance of each reason of a cell to be weak: itself, its alternative, its label."""
 SHARED = 0.9
 """Share of weak cells among those of a weak alternative or label."""
 PSEUDO, PSEUDO_CELLS = 2.0, 20.0
-"""Weight of `USUAL` against the images: as a number of alternatives or labels, and as a number of cells."""
+"""Weight of the prior `USUAL`: as a number of alternatives or labels, and as a number of cells."""
 UNSURE = 1.0
-"""Logarithm of the e-value that a cell needs beyond the bar, since its share of faults is not known: the cost of the
-uniform prior."""
+"""Further evidence, as the logarithm of an e-value, that a cell is likely to need: the uniform prior of its share of
+faults costs about this much."""
 RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
-"""Beta priors of the share of valid faults in a weak cell and in another one, in images."""
+"""Beta priors of the share of valid faults in a weak cell, and in another one: (faults, other images) each."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ def _usual(weak: Floats, cells: Numbers, group: Numbers) -> Floats:
 def log_evidence(images: Numbers, faults: Numbers, weak: float = WEAK) -> Floats:
     """Return the natural logarithm of each cell's e-value against "at most a share `weak` are valid faults".
 
-    It is the likelihood of the outcomes under a uniform prior of the share between `weak` and 1, divided by that at
-    `weak`. If the cell is not weak, its expectation is at most 1 at any moment of any search.
+    The e-value is the likelihood of the outcomes under a uniform prior of the share between `weak` and 1, divided by
+    that at `weak`. The e-value of a cell that is not weak has an expectation of at most 1 at any moment of any search.
     """
     from scipy import special
 
@@ -165,11 +165,11 @@ def detected(images: Numbers, faults: Numbers, weak: float = WEAK) -> Flags:
 
 
 def anytime_interval(images: int, faults: int, level: float = FALSE) -> tuple[float, float]:
-    """Return the ends of an interval of a share that misses it at some time with a chance of at most `level`, however
-    often one looks. `faults` of `images` independent images have the property.
+    """Return the ends of an interval for a share. However often one looks, the chance that it ever misses the share is
+    at most `level`. `faults` of `images` independent images have the property.
 
-    It holds each share whose likelihood is more than `level` times the mean likelihood under a uniform prior (Robbins
-    1970, Annals of Mathematical Statistics 41, by Ville's inequality).
+    The interval holds each share whose likelihood is more than `level` times the mean likelihood under a uniform prior
+    (Robbins 1970, Annals of Mathematical Statistics 41, by Ville's inequality).
     """
     from scipy import optimize, special
 
@@ -211,9 +211,9 @@ def _steps(belief: Beliefs, weak: float) -> tuple[float, float]:
 
 
 def _worth(chance: Floats, evidence: Floats, left: Numbers, bar: float, steps: tuple[float, float]) -> Floats:
-    """Return about how many newly detected cells an image of each cell brings: the chance that the cell is weak, times
-    the chance that `left` images are enough to detect it then, divided by the number of images that it is likely to
-    need.
+    """Return the expected number of newly detected cells for an image of each cell: the chance that the cell is weak,
+    times the chance that `left` images are enough to detect it then, divided by the number of images that it is likely
+    to need.
 
     A cell at the bar is worth nothing. All arrays have one length.
     """
@@ -247,8 +247,8 @@ def next_round(
     largest worth (`_worth`) times the chance of a valid image. A detected cell gets no more.
 
     If a cell gets several images in the round, the worth of a further one is the mean over the results that the earlier
-    ones may have. With no result it counts more than the first image, since an image that is worth more then can be
-    drawn in the next round.
+    ones may have. For each result it is at most the worth of the first image, since an image that is then worth more
+    can be drawn in the next round.
     """
     from scipy import special
 
@@ -269,7 +269,7 @@ def next_round(
         return int(among[chance.choice(len(among), p=all_images / all_images.sum())])
 
     def worth_after(cell: int) -> float:
-        """Return the worth of a further image of a cell that gets `new` ones before."""
+        """Return the worth of one more image of a cell, after the `new` ones that it gets in this round."""
         more, found, chance_of = int(new[cell]), np.arange(new[cell] + 1), belief.weak[cell]
         of_weak, of_other = (
             special.binom(more, found) * rate**found * (1 - rate) ** (more - found)

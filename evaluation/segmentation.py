@@ -201,8 +201,8 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
     """Return means over sources of overlaps in several sets, each (sources, 2 x classes): intersections, then unions,
     of each class, summed over a source's images with their weights. `weights` are the weights of the sources.
 
-    In an unseen source a segmenter finds all or nothing of each class. The unseen source's area of a class is its area
-    in the source of a typical pixel. With the mean area, intervals would cover too little if areas are unequal.
+    In an unseen source a segmenter finds all or nothing of each class. There, a class has the area that it has in the
+    source of a typical pixel. With the mean area, intervals would be too short if areas are unequal.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)
@@ -332,7 +332,7 @@ def loss_effect(
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
     """Return flags (images, classes, answers): True if an answer's share of the class's pixels is at least as large in
     the image as in the set. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
-    `whole` all pixels of each class, (images, classes). Some image reaches each share above 0.
+    `whole` all pixels of each class, (images, classes). At least one image reaches each share.
     """
     with np.errstate(invalid="ignore"):
         return np.asarray((part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING)))

@@ -52,7 +52,7 @@ class Judged(Columns):
     votes_for: Numbers
     """Number of votes that the image is valid; 0 without votes."""
     votes: Numbers
-    """Number of votes; 0 if it was not judged, or its votes were discarded."""
+    """Number of votes; 0 if the image was not judged, or its votes were discarded."""
     score: Floats | None = None
     """Probability that people find each image valid, 0 to 1; None without a score."""
     undecided: Flags | None = None
@@ -170,8 +170,8 @@ def validity_effect(
 
 
 def _figure(value: float, low: Floats, high: Floats, n: int, sources: int, unknown: str = "") -> Figure:
-    """Return a figure with its interval: the lower end from draws of its lower bound, the upper from the upper one. If
-    `unknown` names something that is unknown, the figure has these bounds but no value.
+    """Return a figure with its interval: `low` are draws of its lower bound, which give the lower end, and `high` of
+    its upper bound. If `unknown` says that something is unknown, the figure has these ends but no value.
     """
     value = float(np.nanmedian(low)) if unknown else value
     ends = float(np.nanquantile(low, (1 - CONFIDENCE) / 2)), float(np.nanquantile(high, (1 + CONFIDENCE) / 2))
@@ -254,7 +254,7 @@ class _Table:
 
     @cached_property
     def states(self) -> NDArray[np.int8]:
-        """Draws of the state of each judged image, (draws, judged): a single draw if each consensus is the truth."""
+        """Draws of the state of each judged image, (draws, judged); one draw if each consensus is taken for true."""
         judged = self.held
         known = np.where(judged.valid, VALID, np.where(judged.decided, 0, HARD))[self.asked]
         if judged.ballots is None or not judged.ballots.telling:
@@ -381,7 +381,7 @@ class _Draws:
         """The weight of the judged images of one additional source, by pool."""
         wrong_ones = self._place[table.of_wrong[table.asked_pool]]
         self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
-        """Number of judged wrong images that the additional source represents."""
+        """Number of judged wrong images of the additional source: the mean of the sources with such images."""
         begins = range(0, draws, TOGETHER)
         figures = np.concatenate([self._some(begin, min(TOGETHER, draws - begin)) for begin in begins], axis=1)
         self.wrong, self.low, self.high, self.mended_low, self.mended_high, self.times_valid = figures[:6]
@@ -468,8 +468,8 @@ def contradiction_of(judged: Judged) -> str:
     """Return why two studies cannot both be true, in a sentence; "" if they can, or if there is only one study.
 
     If a model is wrong on a share e of all images, and at most a share v of those is valid, at most 1 - e x (1 - v) of
-    all images are valid. The studies contradict if as many judged images as were found valid, or more, then have a
-    probability below `LIKELY`.
+    all images are valid. The studies contradict each other if, with that share, as many valid images as were found, or
+    more, have a probability below `LIKELY`.
     """
     from scipy import stats
 

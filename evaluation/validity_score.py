@@ -37,7 +37,7 @@ def learn(names: Sequence[str], checks: Floats, valid: Flags, task: TaskKind | N
 
 
 def cross_fitted(names: Sequence[str], checks: Floats, valid: Flags, source: Numbers) -> Floats:
-    """Score each image by votes on other sources. Raises ValueError as `learn`, also if one fold is too small."""
+    """Score each image as learnt from votes on other sources. Raises ValueError like `learn`, also for a small fold."""
     from sklearn.model_selection import StratifiedGroupKFold
 
     scores = np.full(len(valid), np.nan)
@@ -69,7 +69,7 @@ def agreement(score: Floats, valid: Flags, source: Numbers, threshold: float = 0
 
 
 def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
-    """Return the area under the curve with an interval that counts the images of a source as one. Its log odds are
+    """Return the area under the ROC curve, with an interval that counts the images of a source as one. Its log odds are
     computed without each source in turn (the jackknife, Miller 1974, Biometrika 61; for single images it is the method
     of DeLong et al. 1988, as Hanley and Hajian-Tilaki 1997 show), with Student's t of the sources of the rarer kind.
     `experiments.coverage.of_score` measures how often it holds.
@@ -111,12 +111,12 @@ def _below(score: Floats, ordered: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class CheckAgreement:
-    """Agreement of a check with the votes on judged images. Images on which it cannot tell are only counted."""
+    """Agreement of a check with the votes on judged images. Images that the check cannot decide are only counted."""
 
     precision: Figure
-    """Share of the images that fail the check which people find invalid, with an interval over sources."""
+    """Share of images that people find invalid, among those that fail the check, with an interval over sources."""
     recall: Figure
-    """Share of the images that people find invalid which fail the check, with an interval over sources."""
+    """Share of images that fail the check, among those that people find invalid, with an interval over sources."""
     judged: int
     """Number of images with votes on which the check passed or failed."""
     cannot_tell: int
@@ -134,6 +134,6 @@ def check_agreement(
 
 
 def _share(counted: Flags, among: Flags, source: Numbers) -> Figure:
-    """Return the share of `counted` images among others. Each image weighs the same, and sources are resampled."""
+    """Return the share of `counted` images in `among`. Each image weighs the same, and sources are resampled."""
     means = MeansOfSources(*shares_of_sources([counted[among]], source[among]))
     return means.figure(lambda of: of[..., 0], int(among.sum()))

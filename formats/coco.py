@@ -199,7 +199,7 @@ class CocoSource(Source):
         return table
 
     def _folder_of(self, name: str, images: Sequence[str]) -> str:
-        """Return the folder of a list's images: named as the split, maybe within `images`, or the list's own folder."""
+        """Return the folder of a list's images, such as SPLIT/, images/SPLIT/, images/ or the list's own folder."""
         split, own_folder = _split_of(name), posixpath.dirname(name)
         above = posixpath.dirname(own_folder)
         kinds = dict.fromkeys((split, split_folder(standard(split), "val"), standard(split)))  # type: ignore[arg-type]

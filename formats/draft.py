@@ -243,7 +243,7 @@ class Draft:
 
 
 def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Generator[U]:
-    """Yield the results in the order of the items, computed some in advance. Errors come in their items' place."""
+    """Yield the results in the order of the items, some computed in advance. Raise an item's error at its turn."""
     waiting: deque[Future[U]] = deque()
     pool = ThreadPoolExecutor(WORKERS, "formats")
     try:

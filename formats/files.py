@@ -86,7 +86,7 @@ class Files(Protocol):
 
 class Line(NamedTuple):
     number: int
-    """One-based number."""
+    """One-based number of the line."""
     place: int
     """Offset in bytes from the start of the file."""
     text: bytes
@@ -481,7 +481,7 @@ def lines_in(files: Files, name: str, most: int = MAX_BYTES) -> list[str]:
 
 
 def names_by_form(names: Iterable[str]) -> dict[str, str]:
-    """Return a table of names that also finds them in composed Unicode form, for lists from another system."""
+    """Map each name, and its composed Unicode form, to the name. Lists from another system may use that form."""
     names = tuple(names)
     return {composed(name): name for name in names} | {name: name for name in names}
 

@@ -34,8 +34,8 @@ _IMAGE_NAMES = ("image", "img", "picture", "jpg", "png")
 def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
     """Write Hugging Face ImageFolder: SPLIT/metadata.parquet beside SPLIT/images/ and SPLIT/masks/.
 
-    The metadata are Parquet because of `datasets`. In metadata.jsonl it would take labels such as 2024-01-01 for dates,
-    and guess the types of columns from the first ten megabytes.
+    The metadata are Parquet because `datasets` would take labels such as 2024-01-01 in metadata.jsonl for dates, and
+    guess the types of columns from the first ten megabytes.
     """
 
     def named(example: Example) -> tuple[str, str | None]:

@@ -52,7 +52,7 @@ class DataSet:
 
     @property
     def left_out(self) -> Sequence[ImportRow]:
-        """Rows on files and entries that are no items, from opening the set and the latest call of `items`."""
+        """Report rows on files and entries that are no items, from opening the set and the latest call of `items`."""
         return tuple(self._source.report.rows)
 
     def items(self) -> Iterator[Item]:
@@ -65,11 +65,10 @@ class DataSet:
             raise UserError(f"The data set cannot be listed: {error.filename}: {error.strerror or error}.") from error
 
     def read(self, key: str, stamp: str = "") -> Content:
-        """Read and check the files of an item. Raises UserError, whose sentence does not name the item.
-
-        This happens if a file is missing, damaged or changed (compared with the item's `stamp`), if the studio cannot
-        use the image, if the mask has another size, has class numbers without a name, or is missing although the split
-        has masks, and if the label is not in `classes`.
+        """Read and check the files of an item. Raises UserError, whose text does not name the item, if a file is
+        missing, damaged or changed (compared with the item's `stamp`), if the studio cannot use the image, if the mask
+        has another size, has class numbers without a name, or is missing although the split has masks, and if the label
+        is not in `classes`.
         """
         try:
             if stamp and (now := self._source.stamp(key)) and now != stamp:

@@ -108,7 +108,7 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
 
 
 def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
-    """Skip a single folder around everything, if more images fit a format without it. (It may also be a label.)"""
+    """Skip a single outer folder if more images fit a format without it. (The folder's name may also be a label.)"""
     folders = files.folders()
     if len(folders) != 1 or folders[0].lower() in SPLIT_OF or next(files.files(deep=False), None) is not None:
         return files
@@ -144,7 +144,7 @@ def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
 
 
 def _guess(files: Files, report: Report) -> str:
-    """Return the format that most images fit. A stricter one wins with half as many. The others are reported."""
+    """Return the format that most images fit; a stricter one wins with half as many images. Report likely others."""
     explained = {name: layout.guessed.explained(files) for name, layout in LAYOUTS.items() if layout.guessed}
     most = max(explained.values())
     if not most:

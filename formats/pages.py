@@ -53,7 +53,7 @@ _DESCRIPTIONS = DataTable(__file__, Description)
 def description_of(
     layout: str, first: str = "", masks: bool = True, configs: tuple[tuple[str, tuple[str, ...]], ...] = ()
 ) -> Description:
-    """Return the description of a written format. `first` is the format's name of the split that its code loads."""
+    """Return the description of a written format. `first` is the split that its code loads, as the format names it."""
     known = _DESCRIPTIONS[layout]
     if not masks:
         known = replace(known, masks="", holds=tuple(detail for detail in known.holds if "masks/" not in detail[0]))

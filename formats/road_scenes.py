@@ -92,9 +92,9 @@ class SceneSource(PathSource):
     """Images in a folder for each split, with masks in a second tree of the same form."""
 
     around: tuple[str, ...] = ("",)
-    """Folders in which the data set may lie."""
+    """Possible folders of the data set within the files."""
     images = ""
-    """Folder that contains all images. The groups of their `path` are split, name and attributes."""
+    """Folder that contains all images. The groups of `path`, a pattern below it, are split, name and attributes."""
     mask = ""
     """Path of an image's mask, with the groups of `path` in braces."""
 

@@ -293,7 +293,7 @@ class Places:
 
 
 class Latest(Generic[T]):
-    """Cache of the values used last. A value is made once, while other threads that need a value wait."""
+    """Cache of the values used last. A value is made once; other threads that need a value wait for it."""
 
     def __init__(self, make: Callable[[str], T], most: int) -> None:
         self._make, self._kept, self._lock = make, latest.Latest[T](most), threading.Lock()

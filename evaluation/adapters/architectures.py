@@ -37,7 +37,7 @@ _LIBRARIES = ("torchvision", "timm")
 
 
 def find_network(settings: UnderTestSettings) -> Network:
-    """Return the network with its weights, on the CPU. Raises UserError if these cannot be found, or do not fit."""
+    """Return the network with its weights, on the CPU. Raises UserError if the weights are missing or do not fit it."""
     shared.require_read(settings)
     if settings.source == "file":
         return _from_file(settings)
@@ -199,7 +199,7 @@ def _misfit(net: Any, state: Mapping[str, Any]) -> str:
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the architecture to load, and a remark if both libraries have it: “timm:” in the name chooses timm's."""
+    """Return the architecture to load. Add a remark if both libraries have one of this name and none is requested."""
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
         library, plain = prepared_by, named
@@ -232,8 +232,8 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 def _prepared(
     name: str, net: Any, kind: TaskKind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Return the preparation of images by the library that the file's header names. Without such a library, images are
-    squeezed to the given or default size and normalised.
+    """Return the preparation of images, as a description and a function: that of the library which the file's header
+    names. Without such a library, images are squeezed to the given or default size and normalised.
     """
     library = header.get(PREPARED_BY, "")
     typed = [one for one in ("size", "mean", "std") if getattr(settings, one)]
@@ -267,7 +267,7 @@ def _only_side(net: Any) -> int:
 
 
 def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
-    """Return the header with which a file of weights, retrained from a model of `source`, can be loaded again."""
+    """Return the header that a file of retrained weights needs to be loaded. The original model is from `source`."""
     if source == "transformers":  # its file belongs in the model's folder, which says the rest
         return {"format": "pt"}
     header = {"format": "pt", "architecture": identity.name, "classes": json.dumps(identity.classes)}
@@ -343,7 +343,7 @@ def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, TaskKind]:
 
 
 def torchvision_names() -> dict[str, TaskKind]:
-    """Return the kind of task of each classification and segmentation model of torchvision, by name."""
+    """Return the names of torchvision's classification and segmentation models, with the kind of task of each."""
     from torchvision import models
 
     names: dict[str, TaskKind] = dict.fromkeys(models.list_models(module=models), "classification")

@@ -25,14 +25,14 @@ class Output:
     probabilities: np.ndarray | None = None
     """(images, classes), float32; classification only."""
     maps: tuple[Image.Image, ...] = ()
-    """Class numbers (mode L), each of the `map_size` of its image; segmentation only."""
+    """One image of class numbers (mode L) for each input image, of its `map_size`; segmentation only."""
     doubts: tuple[Doubt, ...] = ()
     """Uncertainty of each map; () for a model without probabilities."""
 
 
 DOUBT_SIDE = 64
-"""Maximum number of pixels per row and per column at which a segmenter's doubt is measured, evenly spaced. Neighbouring
-pixels have nearly the same doubt."""
+"""Maximum number of rows, and of columns, of evenly spaced pixels at which a segmenter's uncertainty is measured.
+Neighbouring pixels are nearly equally uncertain."""
 
 NO_NUMBER = (
     "The model under test answers with NaN or infinite numbers. Its weights are damaged, or its mean and std are "
@@ -46,14 +46,14 @@ class Adapter(Protocol):
     kind: TaskKind
     identity: ModelIdentity
     at_once: int
-    """Best number of images for one call; fewer if memory runs out."""
+    """Suitable number of images for one call. The caller takes fewer if memory runs out."""
 
     def prepare(self, image: Image.Image) -> Any:
         """Return the model's input for an RGB image. May be called from several threads."""
 
     def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
         """Return the answers to prepared images, whose original (width, height) are `sizes`. An answer does not depend
-        on the other images. Raises UserError, or an error known to `out_of_memory` if there are too many images.
+        on the other images. Raises UserError, or an error that `out_of_memory` recognises if there are too many images.
         """
 
 
@@ -64,7 +64,7 @@ class LocalAdapter:
     identity: ModelIdentity
 
     def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
-        """Ask the model once for the images of each shape, since images are never padded. See `Adapter`."""
+        """Run the model once for each group of images of the same shape, as images are never padded. See `Adapter`."""
         places: dict[tuple[int, ...], list[int]] = {}
         for place, pixels in enumerate(prepared):
             places.setdefault(tuple(pixels.shape), []).append(place)
@@ -82,7 +82,7 @@ class LocalAdapter:
         return Output(maps=maps, doubts=doubts)
 
     def _logits(self, pixels: Sequence[Any]) -> Any:
-        """Return logits (images, classes) or (images, classes, h, w) of images of one shape, as a torch tensor."""
+        """Return logits (images, classes) or (images, classes, h, w), a torch tensor, for images of the same shape."""
         raise NotImplementedError
 
     def _check(self, logits: Any, count: int) -> None:
@@ -151,7 +151,7 @@ def images_at_once(kind: TaskKind, gpu: bool) -> int:
 
 
 def class_map(logits: Any, size: tuple[int, int]) -> Image.Image:
-    """Return the class numbers (mode L) of logits (1, classes, h, w), which are scaled up first for smooth edges."""
+    """Return the class numbers (mode L) of logits (1, classes, h, w), first scaled to the `map_size` of `size`."""
     import torch
 
     width, height = map_size(size)

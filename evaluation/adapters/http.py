@@ -37,7 +37,7 @@ TRIES = 4
 TRIES_OF_SLOW = 2
 """Maximum number of tries after a timeout. More tries would not make a slow server faster."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
-"""Seconds between two tries: the first pause, which doubles, and the longest that a server may ask for."""
+"""Seconds between two tries: the first pause, which doubles with each try, and the longest pause."""
 CONNECT_SECONDS = 10.0
 """Maximum seconds for connecting. A server that is down is noticed before the timeout of a whole answer."""
 MOST_BYTES = 32 << 20

@@ -74,7 +74,7 @@ def file_of(settings: UnderTestSettings) -> tuple[Path, str]:
 
 
 def require_named(settings: UnderTestSettings) -> None:
-    """Raise UserError, naming the field, for settings without the name, file or address that their source needs."""
+    """Raise UserError, naming the field, if the name, file or address that the model's source needs is missing."""
     field = {"http": "address", "file": "file", "onnx": "file"}.get(settings.source, "name")
     has_folder = settings.source == "transformers" and bool(settings.file)
     if settings.source in _MISSING and not (getattr(settings, field) or has_folder):
@@ -82,8 +82,8 @@ def require_named(settings: UnderTestSettings) -> None:
 
 
 def require_read(settings: UnderTestSettings) -> None:
-    """Raise UserError, naming the field, for a setting that the model's source does not read, or for one that it lacks
-    (`require_named`).
+    """Raise UserError, naming the field, for a setting that the model's source does not use, or for a missing setting
+    that it needs (`require_named`).
     """
     plain = UnderTestSettings(source=settings.source)
     for name, called in _CALLED.items():
@@ -121,8 +121,8 @@ def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
 def named_classes(
     called: str, settings: UnderTestSettings, own: Sequence[str], origin: str
 ) -> tuple[tuple[str, ...], str]:
-    """Return class names and their origin: those that a person gave, else the model's `own`. Raises UserError if the
-    given names are not as many as the model's classes.
+    """Return class names and their origin: the names that a person gave, else the model's `own` names, from `origin`.
+    Raises UserError if the numbers of given names and of the model's classes differ.
     """
     names = classes_given(settings)
     if names and len(names) != len(own):
@@ -142,8 +142,8 @@ def twice_in(names: Sequence[str]) -> tuple[str, ...]:
 def with_assumptions(
     shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str, output: Numbers = "logits"
 ) -> Preprocessing:
-    """Return the preprocessing with the kind of output, the origin of the class names, and remarks. One more remark is
-    about names that a model itself gives to several of its classes.
+    """Return the preprocessing with the kind of output, the origin of the class names, and remarks. If the model itself
+    gives one name to several classes, a remark about it is added.
     """
     if origin != GIVEN and (twice := twice_in(classes)):
         more = f" and {len(twice) - 1} more names" if len(twice) > 1 else ""
@@ -179,7 +179,7 @@ def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[flo
 
 
 def logits_of(output: Any) -> Any:
-    """Return the logits in the output of a transformers network, a torchvision segmenter, or one with two heads."""
+    """Return the logits in a network's output, which torchvision and transformers wrap in a dict or an object."""
     if isinstance(output, dict) and "out" in output:
         return output["out"]
     return getattr(output, "logits", output)

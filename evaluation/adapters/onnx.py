@@ -111,7 +111,7 @@ class OnnxAdapter(LocalAdapter):
         return inputs[0], batch, size
 
     def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> _Answers:
-        """Find the output with a number for each class by running plain colours and noise. Sets `_output`."""
+        """Run plain colours and noise to find the output with a number for each class. Return its form."""
         noise = np.random.default_rng(0).integers(0, 256, (2, size[1], size[0], 3), np.uint8)
         plain = [Image.new("RGB", size, colour) for colour in ("red", "green", "blue", "black", "white")]
         trials = [Image.fromarray(noise[0]), *plain, Image.fromarray(noise[1])]
@@ -157,7 +157,7 @@ class OnnxAdapter(LocalAdapter):
         return first
 
     def _numbers(self, rows: np.ndarray, output: str) -> Numbers:
-        """Return the kind of numbers in `rows`, (answers, classes). Raises UserError if they choose no single class."""
+        """Return the kind of numbers in `rows`, (answers, classes). Raises UserError if they choose no class of all."""
         rows = rows[np.isfinite(rows).all(1)].astype(np.float64)
         if not len(rows):
             raise UserError(NO_NUMBER)
@@ -219,7 +219,7 @@ class _Answers:
     remarks: tuple[str, ...] = ()
 
     def rows(self, found: np.ndarray) -> np.ndarray:
-        """Return all answers of an output as (answers, classes): one for an image, or one for each of its pixels."""
+        """Return an output as (answers, classes). An answer is for an image, or for a pixel of a segmenter's image."""
         plain = self._plain(found)
         return plain if self.kind == "classification" else plain.transpose(0, 2, 3, 1).reshape(-1, plain.shape[1])
 
@@ -237,7 +237,7 @@ class _Answers:
 
 
 def _shape_of(found: np.ndarray, classes: int) -> _Answers | None:
-    """Return how an output for one image fits this number of classes, or None if it does not."""
+    """Return the form of an output for one image, or None if it does not fit this number of classes."""
     sides = [side for side in found.shape[1:] if side != 1]
     if len(found) == 1 and sides == [classes]:  # also (1, classes, 1, 1), from a classifier that does not flatten
         return _Answers("classification", False)

@@ -64,7 +64,7 @@ class KeptState:
     batch: int
     done: bool
     score: float
-    """The best share of right tuning images, or of their right pixels: these weights are kept."""
+    """Best score so far: the share of right tuning images, or of their right pixels. Its weights are kept."""
     update_seconds: float | None = None
     """Mean seconds of an update, or None if none was measured."""
     other_seconds: float | None = None
@@ -116,8 +116,8 @@ def remove_training(folder: Path) -> None:
 def learnt(
     training: Training, on_update: Callable[[int, float], None] = lambda update, loss: None
 ) -> dict[str, Floats]:
-    """Return the trained model's answers on each set: for a classifier whether each image is right, (images,); for a
-    segmenter the number of pixels by true class (or group) and by answer, (images, classes, classes + 1).
+    """Train, unless that is done, and return the trained model's answers on each set: for a classifier 1 for each right
+    image, (images,); for a segmenter the pixels by true class (or group) and answer, (images, classes, classes + 1).
 
     An exception from `on_update` stops the training, which can be resumed. Raises UserError for a model that cannot be
     trained, for an unreadable image, and while another process runs the same training.
@@ -203,7 +203,7 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
 
 
 def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> Numbers:
-    """Return the number that each class of a model has in masks, and at the end how many numbers masks use."""
+    """Return the number that each class of a model has in masks, followed by the count of these numbers."""
     if not groups:
         return np.arange(classes + 1)
     numbers = np.full(classes + 1, len(groups))
