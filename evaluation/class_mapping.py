@@ -238,7 +238,7 @@ def read_mapping(data: bytes, name: str) -> OwnMapping:
 
 def _csv_lines(text: str, name: str) -> list[OwnLine]:
     first = text.partition("\n")[0]
-    between = next((mark for mark in ",;\t" if mark in first), ",")  # as spreadsheets of other countries write it
+    between = next((mark for mark in ",;\t" if mark in first), ",")  # some spreadsheets separate cells by ;
     rows = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=between)
     try:
         head = [plain(column) for column in next(rows, [])]

@@ -97,7 +97,7 @@ def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
         with_name = _main_effects(plain.where(known), looks[known, seen])
         none = Figure(None, why="it is asked for in none of these images")
         own = with_name[name].figure if name in with_name else none
-        # What the asked change itself does to the look must not count, so only images without it are compared.
+        # A requested change of the factor itself changes its look, so only images without that are compared.
         known &= plain.levels[:, seen] == 0
         fits = _main_effects(plain.where(known), looks[known, seen])
         found += [(changed, name, fit, own) for changed, fit in fits.items()]

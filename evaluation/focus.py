@@ -76,7 +76,7 @@ class GradCam:
         figures = dict(zip((INSERTION, DELETION), self._revealed(pixels, found, classes), strict=True))
         if mask is not None:
             inside = ((self._pixels(mask) - self._black) / (self._white - self._black)).mean(axis=0) > 0.5
-            if inside.any():  # else the model does not see the subject
+            if inside.any():  # else the model's input does not show the subject
                 figures[SHARE] = float(inside.mean())
                 if found.max() > 0:
                     figures[POINTING] = float(inside.flat[found.argmax()])

@@ -55,7 +55,7 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
     `FEWEST_CASES` test cases has its own row, and all rows decide.
     """
     chance = _chance_valid(compared)
-    # Test cases of a class have other sources. Their random weights are independent of those behind these samples.
+    # The random weights of a class's sources are independent of those behind these samples, so shuffle the samples.
     mixed = chance[0], chance[1][np.random.default_rng(3).permutation(SAMPLES)]
     rows = [_row("", compared, np.ones(len(compared), bool), chance, margin, weighing)]
     few = list[str]()

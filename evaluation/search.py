@@ -100,18 +100,18 @@ def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
     # The two sides: alternatives, whose groups are the edit types, and labels, which are one group.
     of_cell, groups = (cells.alternative, cells.label), (type_of, np.zeros(cells.label.max(initial=-1) + 1, np.int64))
     member = [one[seen] for one in of_cell]
-    # Logarithms of odds that a member is weak: what each cell says about its member, and what all say together.
+    # Logarithms of the odds that a member is weak: from each of its cells alone, and from all of them together.
     messages = [np.zeros(len(seen)) for _ in member]
     odds = [np.full(len(group), logit(USUAL)) for group in groups]
     weak = np.full(len(seen), USUAL)
     for _ in range(STEPS):
         likelihood = k * np.log(rate_weak / rate_other) + (n - k) * np.log((1 - rate_weak) / (1 - rate_other))
         more = np.expm1(np.clip(likelihood, -300, 300))
-        # What the other cells of its member say.
+        # Chance that the member of each cell is weak, from the member's other cells.
         others = [expit(total[of] - own) for total, of, own in zip(odds, member, messages, strict=True)]
         for side, other in enumerate(reversed(others)):
             ratio = np.log1p(SHARED * more) - np.log1p((other * SHARED + (1 - other) * lone) * more)
-            messages[side] = (messages[side] + ratio) / 2  # half the way, so that the steps do not swing
+            messages[side] = (messages[side] + ratio) / 2  # half the way, so that the steps do not oscillate
         shared = 1 - (1 - others[0]) * (1 - others[1])
         prior = shared * SHARED + (1 - shared) * lone
         weak = prior * (1 + more) / (1 + prior * more)
@@ -204,7 +204,7 @@ def _bar(evidence: Floats, belief: Beliefs, already: int, images: int, weak: flo
 
 def _steps(belief: Beliefs, weak: float) -> tuple[float, float]:
     """Return the mean and the standard deviation of the evidence that an image of a weak cell adds to its cell."""
-    # With hardly more faults than the limit, a cell would never be detected. It may have more of them than its like.
+    # At a rate hardly above the limit, no cell could be detected. But a single weak cell may have a higher rate.
     share = max(belief.rate_weak, 2 * weak / (1 + weak))
     fault, other = np.log(share / weak), np.log((1 - share) / (1 - weak))
     return float(share * fault + (1 - share) * other), float(np.sqrt(share * (1 - share)) * (fault - other))
@@ -222,7 +222,7 @@ def _worth(chance: Floats, evidence: Floats, left: Numbers, bar: float, steps: t
     growth, spread = steps
     need, most = np.maximum((bar + UNSURE - evidence) / growth, 1.0), np.maximum(left, 1)
     enough = np.where(left > 0, ndtr((most - need) * growth / (spread * np.sqrt(most))), 0.0)
-    # Chances below a thousandth count as such, so that likely weak cells come first even if none can be detected.
+    # Chances below 0.001 count as 0.001, so that likely weak cells come first even if none can be detected.
     return np.where(evidence < bar, chance * np.maximum(enough, 1e-3) / need, 0.0)
 
 

@@ -81,7 +81,7 @@ def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
     if valid.all() or not valid.any():
         return Figure(None, n=n, sources=sources, why="all images are alike to people")
     ones, others = np.sort(score[valid]), np.sort(score[~valid])
-    # For each image, the number of images of the other kind that the score tells apart from it.
+    # For each image, the number of images of the other kind that the score ranks on the right side of it.
     won = np.where(valid, _below(score, others), len(ones) - _below(score, ones))
     whole = float(won[valid].sum())
     area = whole / (len(ones) * len(others))

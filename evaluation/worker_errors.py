@@ -96,7 +96,7 @@ def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbe
     rates = np.full((chains, 2, workers), 0.8)
     draws = []
     for step in range(WARM_UP + KEPT):
-        # Rates of right answers, (chains, 2, workers). For a vote on a hard image, a coin says which answer was right.
+        # Rates of right answers, (chains, 2, workers). For a vote on a hard image, the right answer is drawn.
         of_state = [(now == one).astype(np.float64) for one in (INVALID, VALID, HARD)]
         said_yes, said_no = ([one @ votes for one in of_state] for votes in (yes, no))
         hit, miss = rates[:, VALID], 1 - rates[:, VALID]

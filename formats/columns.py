@@ -29,7 +29,7 @@ MOST_ROWS = 2_000_000
 def require_few(rows: int) -> None:
     """Raise UserError if a table has more than `MOST_ROWS` rows."""
     if rows > MOST_ROWS:
-        raise UserError(f"It has more than {MOST_ROWS:,} rows: split it into tables of at most so many.")
+        raise UserError(f"It has more than {MOST_ROWS:,} rows: split it into smaller tables.")
 
 
 class ArrowFile:
@@ -41,7 +41,7 @@ class ArrowFile:
         mapped = pyarrow.memory_map(str(file))
         try:
             self._table = pyarrow.ipc.open_stream(mapped).read_all()
-        except pyarrow.ArrowInvalid:  # Arrow's file format, where the other one is a stream
+        except pyarrow.ArrowInvalid:  # Arrow's file format; its other format is a stream
             self._table = pyarrow.ipc.open_file(mapped).read_all()
         self.schema = self._table.schema
         require_few(self.count())

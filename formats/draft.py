@@ -282,7 +282,7 @@ def drafted(into: Path, replace: bool, progress: OnProgress | None, complete: Co
             _take_place(folder, into, replace, scratch.with_name(f"{scratch.name}{_BEFORE}"))
     except OSError as error:
         raise UserError(
-            f"The export was not written to {into}, and nothing of it was left. {disk_reason(error)}."
+            f"The export was not written to {into}, and no part of it remains. {disk_reason(error)}."
         ) from error
 
 

@@ -242,7 +242,7 @@ class Folder:
             elif reason := why_unsafe(entry.name):
                 self._report.refuse(path, reason)
             elif not entry.is_dir(follow_symlinks=self._follow):
-                # A link to nothing is reported when it is read.
+                # A link to a missing file is reported when it is read.
                 if entry.is_file(follow_symlinks=self._follow) or entry.is_symlink():
                     yield path
                 else:

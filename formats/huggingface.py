@@ -129,8 +129,8 @@ class RowSource(Source):
         configs = sorted({posixpath.dirname(path) for path in tables})
         if len(configs) > 1:
             raise UserError(
-                f"{self.files.name} has Parquet files in several folders: name one by the option config, such as "
-                f"{configs[0]}. There is {', '.join(configs[:8])}.",
+                f"{self.files.name} has Parquet files in several folders: name one with the option “config”, such "
+                f"as {configs[0]}. The folders are {', '.join(configs[:8])}.",
                 field="config",
             )
         if not tables:
@@ -141,7 +141,7 @@ class RowSource(Source):
         if columns.label and str(table.schema.field(columns.label).type).startswith(("list", "large_list", "struct")):
             raise UserError(
                 f"The column “{columns.label}” holds several values per row, and an image has one label: name another "
-                "column with label.",
+                "column with the option “label”.",
                 field="label",
             )
         return Survey(tuple(columns.named.get(columns.label, ())))
@@ -279,9 +279,7 @@ class _Columns:
         candidates = [name for name in _IMAGE_NAMES if name in (images or schema.names)]
         if len(images) == 1 or candidates:
             return images[0] if len(images) == 1 else candidates[0]
-        raise UserError(
-            f"Name the column of the images by the option image: there is {', '.join(schema.names)}.", field="image"
-        )
+        raise UserError(f"Name the column of images with the option “image”: {', '.join(schema.names)}.", field="image")
 
     def _label_of(self, schema: pyarrow.Schema, in_place: bool) -> str:
         if (label := next((name for name in schema.names if name.casefold() == "label"), "")) or not in_place:
@@ -294,7 +292,7 @@ def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> s
     column = options.get(option, "")
     if column and column not in schema.names:
         raise UserError(
-            f"There is no column “{column}” for the {option}: there is {', '.join(schema.names)}.", field=option
+            f"There is no column “{column}” for the {option}, only {', '.join(schema.names)}.", field=option
         )
     return column
 

@@ -52,7 +52,7 @@ class DataSet:
 
     @property
     def left_out(self) -> Sequence[ImportRow]:
-        """Report rows on files and entries that are no items, from opening the set and the latest call of `items`."""
+        """Rows of the report on files and entries that are no items, from opening the set and the latest `items`."""
         return tuple(self._source.report.rows)
 
     def items(self) -> Iterator[Item]:

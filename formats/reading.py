@@ -97,7 +97,7 @@ def read(
             for gone in sorted({file["name"] for file in manifest["files"]} - set(opened.files.names)):
                 report.refuse(gone, "The manifest of the set names it, and it is not there.")
     except OSError as error:
-        raise UserError(f"The import could not go on in {into}. {disk_reason(error)}.") from error
+        raise UserError(f"The import into {into} stopped. {disk_reason(error)}.") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if not taken and not report.rows:

@@ -355,10 +355,10 @@ class _Rows:
     def _require_columns(self, columns: Sequence[str]) -> None:
         low = {column.casefold() for column in columns}
         if not low & set(IMAGE_COLUMNS):
-            raise UserError(f"It has no column of image files: call it {IMAGE_COLUMNS[0]}.")
+            raise UserError(f"It has no column with image paths: name that column {IMAGE_COLUMNS[0]}.")
         if self._label and self._label not in columns:
             available = ", ".join(columns)
-            raise UserError(f"There is no column “{self._label}” for the label: there is {available}.", field="label")
+            raise UserError(f"There is no column “{self._label}” for the label, only {available}.", field="label")
         for column in sorted({column for column in columns if column and columns.count(column) > 1}):
             self._report.changed(
                 self._table, f"It has {columns.count(column)} columns “{column}”: the first one counts."

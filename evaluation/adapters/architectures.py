@@ -268,7 +268,7 @@ def _only_side(net: Any) -> int:
 
 def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
     """Return the header that a file of retrained weights needs to be loaded. The original model is from `source`."""
-    if source == "transformers":  # its file belongs in the model's folder, which says the rest
+    if source == "transformers":  # other files in the model's folder say the rest
         return {"format": "pt"}
     header = {"format": "pt", "architecture": identity.name, "classes": json.dumps(identity.classes)}
     shown = identity.preprocessing

@@ -131,8 +131,8 @@ class HttpAdapter:
         if own and named and set(own) != set(named):
             other = sorted(set(own) ^ set(named))[0]
             raise UserError(
-                f"The server at {self._address} has {len(own)} classes, which are not the {len(named)} that are given "
-                f"({other[:60]!r} is only in one list): correct the list, or leave it empty.",
+                f"The server at {self._address} has {len(own)} classes, and {len(named)} are given. They differ: "
+                f"{other[:60]!r} is only in one list. Correct your list, or leave it empty.",
                 field="classes",
             )
         classes = own or named
@@ -181,7 +181,7 @@ class HttpAdapter:
                     f"{len(self._places)} classes: correct the list of classes, or the server."
                 )
             number = isinstance(probability, int | float) and not isinstance(probability, bool)
-            if not number or not 0 <= probability <= 1 + ROUNDING:  # NaN is not between either
+            if not number or not 0 <= probability <= 1 + ROUNDING:  # also refuses NaN
                 raise self._nonsense(f"{json.dumps(probability)[:40]} as the probability of {name[:60]!r}")
             row[self._places[name]] = min(1.0, probability)
         total = math.fsum(probabilities.values())

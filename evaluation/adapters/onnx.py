@@ -60,7 +60,7 @@ class OnnxAdapter(LocalAdapter):
         except MemoryError as error:
             raise UserError(
                 f"There is not enough memory to run {file.name} on a picture of {size[0]} × {size[1]} pixels: free "
-                "some, or take a smaller one."
+                "some, or choose a smaller size or model."
             ) from error
         self.kind: TaskKind = output.kind
         self._found = output
@@ -197,7 +197,7 @@ class OnnxAdapter(LocalAdapter):
     def _once(self, pixels: np.ndarray) -> Any:
         try:
             return self._session.run(self._output, {self._input.name: pixels})[0]
-        except Exception as error:  # onnxruntime has a class of its own for each of its codes
+        except Exception as error:  # onnxruntime has one error class for each error code
             why = " ".join(str(error).split())
             if out_of_memory(error) or "Failed to allocate memory" in why or "bad allocation" in why:
                 raise MemoryError(why) from error
@@ -273,7 +273,7 @@ def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
         model = onnx.load_model_from_string(content)
         if not model.graph.node:
             raise ValueError("a graph without a node")
-    except Exception as error:  # protobuf's own class, which we do not import
+    except Exception as error:  # an error class of protobuf, which is not imported
         raise UserError(f"{who} cannot be read as an ONNX file: it is damaged or of another format.") from error
     own_functions = {(function.domain, function.name) for function in model.functions}
     for message in _messages(model):
@@ -309,13 +309,13 @@ def _session(content: bytes, who: str) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # its errors are reported in a sentence
+    options.log_severity_level = 4  # no log, since errors are raised as UserError
     available = onnxruntime.get_available_providers()
     providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
     try:
         return onnxruntime.InferenceSession(content, options, providers=providers)
-    except Exception as error:  # onnxruntime has a class of its own for each of its codes
+    except Exception as error:  # onnxruntime has one error class for each error code
         if out_of_memory(error):
-            raise UserError(f"There is not enough memory for {who}: free some, or take a smaller one.") from error
+            raise UserError(f"There is not enough memory for {who}: free some, or take a smaller model.") from error
         why = " ".join(str(error).split()).rpartition(" : ")[2]
         raise UserError(f"{who} cannot be run by onnxruntime: {why[:200].rstrip('.')}.") from error

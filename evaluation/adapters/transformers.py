@@ -56,7 +56,7 @@ def from_transformers(settings: UnderTestSettings) -> Network:
             ) from error
 
     shown = shared.with_assumptions(_shown(processor.to_dict()), origin, classes)
-    name = type(net).__name__ if settings.file else called  # the name of a folder says nothing
+    name = type(net).__name__ if settings.file else called  # a folder's name says nothing about the model
     return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
 
 
@@ -134,7 +134,7 @@ def _load(folder: Path, called: str, kind: TaskKind, own_code: bool) -> Any:
     except Exception as error:  # of transformers, of safetensors or of the operating system
         if out_of_memory(error):
             raise UserError(
-                f"There is not enough memory to load {called}: free some, or take a smaller one."
+                f"There is not enough memory to load {called}: free some, or take a smaller model."
             ) from error
         if own_code:
             raise UserError(

@@ -240,5 +240,5 @@ def _alone(folder: Path) -> Iterator[None]:
         try:
             take_lock(lock, folder)
         except BlockingIOError as error:
-            raise UserError("Another process is training this just now: wait until it is done, or stop it.") from error
+            raise UserError("Another process is running this training: wait until it ends, or stop it.") from error
         yield

@@ -98,7 +98,7 @@ def test_what_cannot_be_trained_and_what_is_trained_elsewhere_are_told(tmp_path:
     one.folder.mkdir()
     with open(one.folder / "lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="Another process is training this just now"):
+        with pytest.raises(UserError, match="Another process is running this training"):
             learnt(one)
     (tmp_path / "images" / "3.png").write_bytes(b"no image")
     with pytest.raises(UserError, match=r"3\.png cannot be read"):

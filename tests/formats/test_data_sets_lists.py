@@ -95,7 +95,7 @@ def test_parquet_with_several_labels_folders_and_masks(tmp_path: Path) -> None:
         open_data_set(root, "huggingface", **{**more, "mask_classes": "0 sky"}), "one/0.parquet/0"
     )
     put(root, {"two/0.parquet": parquet(rows, metadata=about)})
-    assert "name one by the option config, such as one" in refusal(root, "huggingface", label="fine")
+    assert "name one with the option “config”, such as one" in refusal(root, "huggingface", label="fine")
     assert number_of_items(open_data_set(root, "huggingface", label="fine", config="two")) == 1
 
 
@@ -231,7 +231,7 @@ def test_a_csv_with_classes_of_its_own_or_in_need_of_a_word(tmp_path: Path) -> N
     assert labels(data_set) == {"a.png": "y", "b.png": "9"}
     assert data_set.read("a.png").image == png(1)
     assert "Its label “9” is none of the 2 classes" in why(data_set, "b.png")
-    assert "There is no column “kind” for the label: there is path, class" in refusal(root, "csv", label="kind")
+    assert "There is no column “kind” for the label, only path, class" in refusal(root, "csv", label="kind")
     put(root, {"b.csv": b"path\na.png\n", "c.csv": "path\nä.png\n".encode("latin-1")})
     assert "Choose a table by the option table: there is a.csv, b.csv, c.csv" in refusal(root, "csv")
     assert "not in UTF-8" in refusal(root, "csv", table="c.csv")

@@ -223,7 +223,7 @@ def test_old_trainings_are_listed_and_removed_and_what_is_needed_stays(
     busy = sorted(first - own)[0]
     with open(workspace.trainings / busy / "lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="Another process is training this"):
+        with pytest.raises(UserError, match="Another process is running this training"):
             remove_training(workspace.trainings / busy)
         before = disk_of(workspace.trainings)
         assert main([*command, "--remove-old", "--json"]) == 0
