@@ -64,7 +64,7 @@ class MeansOfSources:
     random weights. One additional source represents the unseen ones: in each sample, each of its shares is 0 or 1 with
     equal chance. So the interval of a share of sources is the mid-P form of the exact one of Clopper and Pearson
     (1934), and "never" is not certain. For other shares it is the mid-P form of the bound of Gaffke (Learned-Miller and
-    Thomas 2019, arXiv 1905.06208), which is made for few values between two ends.
+    Thomas 2019, arXiv 1905.06208), which suits few values in a limited range.
     """
 
     def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
@@ -179,9 +179,9 @@ def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -
 def means_of_groups(
     values: Floats, weights: Floats, group: Numbers, groups: int, n: Numbers, lowest: float = 0.0
 ) -> tuple[list[Figure], Floats]:
-    """Return the mean of one value per source, `lowest` to 1, in each of many groups, such as classes, with an
-    interval; and p-values of the tests that the means are 0, NaN with too few sources. `group` is the group of each
-    source, and `n` the number of images of each group.
+    """Return, for each of many groups such as classes, the mean of one value per source, with an interval; and the
+    p-values of tests that the means are 0, NaN with too few sources. `values` are `lowest` to 1, `group` is the group
+    of each source, and `n` the number of images of each group.
 
     Like `MeansOfSources`, for many groups at once. One additional source has the value `lowest` or 1 with equal chance.
     The interval comes from the beta distribution with the resulting mean and variance, made wider as Student's t is

@@ -1,11 +1,10 @@
 """Maps each label of a data set to the classes of a model that are right for it, by stated rules, never by guessing.
 
-The first matching rule applies: a user's file, which has the last word; an id of WordNet; the meaning of the label in a
-well-known data set; the name; one of the names within a class name ("goldfinch, Carduelis carduelis"); a superclass
-("bird" for the 59 birds of ImageNet); a number. With ImageNet's classes a word of several meanings ("kite", a toy and a
-bird) is ambiguous and unmapped, unless WordNet's texts nearly always use one of them. A label that fits no class, or
-several equally well, is reported as unmapped. Knows tables of classes, no images and no models: `evaluation.answers`
-applies a map.
+The first matching rule applies: a user's file; an id of WordNet; the meaning of the label in a well-known data set; the
+name; one of the names within a class name ("goldfinch, Carduelis carduelis"); a superclass ("bird" for the 59 birds of
+ImageNet); a number. With ImageNet's classes a word of several meanings ("kite", a toy and a bird) is ambiguous and
+unmapped, unless WordNet's texts nearly always use one of them. A label that fits no class, or several equally well, is
+reported as unmapped. Knows tables of classes, no images and no models: `evaluation.answers` applies a map.
 """
 
 from __future__ import annotations

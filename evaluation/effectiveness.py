@@ -3,8 +3,8 @@
 All figures use one of two weightings. Either each source weighs the same: its originals share that weight, and so do
 its test cases and its reconstructions. Or each test case weighs the same: a source then weighs as much as its test
 cases, also in figures on originals and reconstructions. Answers that cannot be compared with the label are left out and
-reported, never counted as wrong. Two models answer for the same images, so their difference is taken source by source,
-which cancels what makes a source hard for both.
+reported, never counted as wrong. Two models are compared on the same images, source by source: so the difficulty of a
+source, which both share, cancels.
 """
 
 from __future__ import annotations

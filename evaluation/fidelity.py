@@ -31,8 +31,8 @@ class Fidelity:
 
 def kid(originals: Floats, generated: Floats, original_source: Numbers, generated_source: Numbers) -> Figure:
     """Return the kernel distance of images by their unit vectors, (images, dimensions): the squared maximum mean
-    discrepancy under k(x, y) = (x y + 1)³ (Bińkowski et al., Demystifying MMD GANs, ICLR 2018). They divide x y by the
-    dimensions, which suits vectors with numbers of about 1.
+    discrepancy under k(x, y) = (x y + 1)³ (Bińkowski et al., Demystifying MMD GANs, ICLR 2018). The authors divide x y
+    by the dimensions, which suits vectors with numbers of about 1.
 
     Images of one source are similar, so only pairs of different sources are compared, which keeps the estimate
     unbiased, and sources are divided into blocks. The figure is the mean of the blocks, with a t interval, which also

@@ -119,7 +119,7 @@ class ValidityEffect:
     """Number of answers to control items, which show the errors of workers; None without single votes."""
     not_judged_in: tuple[str, ...]
     chosen: str = ""
-    """Choice of the judged images in words, if they are no random sample within the strata; else ""."""
+    """Description of how the judged images were chosen, if not at random within the strata; else ""."""
 
 
 def validity_effect(

@@ -22,7 +22,7 @@ _AGREED = 128
 
 
 class ClassPaths(PathSource):
-    """Images whose paths name the class. The groups are `folder`, `class`, `name` and maybe `split` and `variant`."""
+    """Images whose paths name the class. `path` has the groups folder, class, name and maybe split and variant."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:

@@ -265,7 +265,7 @@ def digest(text: str) -> int:
 
 
 class Places:
-    """Index of the places of up to a million texts, which may repeat. It takes twelve bytes for each text."""
+    """Index of the positions of up to a million texts, which may repeat. It takes twelve bytes for each text."""
 
     def __init__(self, digests: Iterable[int] = ()) -> None:
         digests = np.array(array("Q", digests), np.uint64)
@@ -275,17 +275,17 @@ class Places:
         self._again = frozenset(int(place) for place in self._order[1:][again])
 
     def all(self, text: str) -> list[int]:
-        """Return all zero-based places of a text, ascending."""
+        """Return all zero-based positions of a text, ascending."""
         hashed = np.uint64(digest(text))
         first, last = np.searchsorted(self._sorted, hashed, "left"), np.searchsorted(self._sorted, hashed, "right")
         return [int(place) for place in self._order[first:last]]
 
     def key(self, text: str, place: int) -> str:
-        """Return a unique key for the text at a place. It is the text, followed by its number if the text repeats."""
+        """Return a unique key for the text at a position. It is the text, followed by a number if the text repeats."""
         return f"{text}#{place + 1}" if place in self._again else text
 
     def find(self, key: str) -> int | None:
-        """Return the place that belongs to a `key`, or None if it is unknown."""
+        """Return the position that belongs to a `key`, or None if it is unknown."""
         if found := self.all(key):
             return found[0]
         text, _, number = key.rpartition("#")

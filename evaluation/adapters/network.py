@@ -153,7 +153,7 @@ def with_assumptions(
 
 
 def require_classes(called: str, kind: TaskKind, classes: Sequence[str]) -> None:
-    """Raise UserError for a single class, and for a segmenter with more classes than a class map can number."""
+    """Raise UserError for fewer than two classes, and for a segmenter with more classes than a class map can number."""
     if len(classes) < 2:
         raise UserError(
             f"{called} has {len(classes) or 'no'} class{'' if classes else 'es'}, so its answer would be the same for "
