@@ -130,8 +130,8 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> Numbers:
-        """Number of the label of each class; -1 for none. A class of several labels has the one with the fewest
-        classes, or the first of these.
+        """Number of the label of each class; -1 for none. Of several labels, the one with the fewest classes counts, or
+        the first of such labels.
         """
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):

@@ -13,7 +13,7 @@ from core.figures import Figure, Floats, Numbers
 from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES
 
 BLOCKS = 8
-"""Number of blocks of sources, each with a distance of its own. The interval comes from how much these differ."""
+"""Number of blocks of sources. The interval comes from how much the distances of the blocks differ."""
 FEWEST_OF_BLOCK = 10
 """Minimum number of sources of a block. There is no figure with fewer than `BLOCKS` times this number of sources."""
 

@@ -1,7 +1,7 @@
 """Decides whether a new model may replace an old one: its error on test cases may be higher by at most a margin. Pure.
 
 Both models answer the same test cases, so their errors are compared source by source. Only valid faults count, as a
-share of all test cases; each source weighs the same unless each test case does. The answer is "no worse" if the
+share of all test cases; either each source weighs the same, or each test case. The answer is "no worse" if the
 one-sided 95 % upper bound of the difference is at most the margin, "worse" if the lower bound is above it, and "cannot
 tell" otherwise. For several classes, "no worse" needs each class to be so, which needs no correction (Berger 1982,
 Technometrics 24), and "worse" is corrected for the number of rows by Holm's method. So each of the two answers is false

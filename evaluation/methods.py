@@ -96,7 +96,7 @@ class MethodTable:
     sources: tuple[int, ...]
     """Number of sources that each method has an image of."""
     shared: tuple[int, ...]
-    """Number of these sources that the reference has an image of too."""
+    """Number of sources that both the method and the reference have an image of."""
     figures: tuple[MethodFigure, ...]
 
 

@@ -48,7 +48,7 @@ def iou(
 
 
 def share(numbers: Image.Image, of: Sequence[int]) -> float:
-    """Return the share of an image that its pixels with these numbers cover, 0 to 1."""
+    """Return the share of an image's pixels that have one of the class numbers `of`, 0 to 1."""
     return float(np.isin(np.asarray(numbers), of).mean())
 
 

@@ -42,8 +42,8 @@ def outcome_of(
     masked: bool,
     classes: tuple[str, ...] = (),
 ) -> ModelOutcome:
-    """Judge an image made for `task` by the predictions on its source and on it (`found`). `figures` are those of a
-    segmenter, else None; if `masked`, they compare with a mask. `classes` are those of a classifier, () if unknown.
+    """Judge an image made for `task` by the predictions on its source and on it (`found`). `figures` are a segmenter's
+    figures, else None; `masked` is True if they compare with a mask. `classes` are a classifier's, () if unknown.
     """
     if figures is not None:
         return _of_classes(figures, masked)

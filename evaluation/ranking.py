@@ -1,6 +1,6 @@
 """Order in which to look at test cases, so that the first ones show as many different valid faults as possible. A fault
-is a class, the predicted class, and the edit that causes it. Orders are judged by APFD, and by the number of faults
-among the first few images. Pure.
+is identified by the true class, the predicted class, and the edit that causes it. Orders are judged by APFD, and by the
+number of faults among the first few images. Pure.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ much more, while two reasons explain the images equally well.
 USUAL = 0.05
 """Prior chance of each reason of a cell to be weak: itself, its alternative, its label."""
 SHARED = 0.9
-"""Share of weak cells among those of a weak alternative or label."""
+"""Share of weak cells among the cells of a weak alternative or label."""
 PSEUDO, PSEUDO_CELLS = 2.0, 20.0
 """Weight of the prior `USUAL`: as a number of alternatives or labels, and as a number of cells."""
 UNSURE = 1.0
@@ -75,7 +75,7 @@ class Pick:
 
     cell: Numbers
     uniform: Flags
-    """True for an image that was picked uniformly at random. Only these measure the error without bias."""
+    """True for an image that was picked uniformly at random. Only such images measure the error without bias."""
     question: Numbers
     """Zero-based number of the question that the image is to answer; -1 for none."""
 

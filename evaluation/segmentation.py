@@ -332,7 +332,7 @@ def loss_effect(
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
     """Return flags (images, classes, answers): True if an answer's share of the class's pixels is at least as large in
     the image as in the set. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
-    `whole` all pixels of each class, (images, classes). At least one image reaches each share.
+    `whole` all pixels of each class, (images, classes). Each share is reached in some image.
     """
     with np.errstate(invalid="ignore"):
         return np.asarray((part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING)))

@@ -7,7 +7,7 @@ by Gibbs sampling, so that every draw includes the uncertainty of the rates. Wor
 (partial pooling), since each sees only a few control items.
 
 A third state beside valid and invalid is "hard": people vote as if by a coin, so their votes say nothing of the image.
-Without it, two honest votes of five against three would be taken for near certainty.
+Without it, three honest votes against two would be taken for near certainty.
 """
 
 from __future__ import annotations

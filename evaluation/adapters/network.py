@@ -83,7 +83,7 @@ def require_named(settings: UnderTestSettings) -> None:
 
 def require_read(settings: UnderTestSettings) -> None:
     """Raise UserError, naming the field, for a setting that the model's source does not use, or for a missing setting
-    that it needs (`require_named`).
+    that the source needs (`require_named`).
     """
     plain = UnderTestSettings(source=settings.source)
     for name, called in _CALLED.items():
