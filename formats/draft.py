@@ -44,7 +44,7 @@ KIND = "DILLEMA Studio test set"
 EXPORTING, IMPORTING = "export", "import"
 """Names of the two kinds of work that progress reports show: export and import."""
 WORKERS = max(2, min(8, os.cpu_count() or 2))
-"""Number of threads that read and write files. While one waits for the disk or computes a hash, the others go on."""
+"""Number of threads that read and write files. While one waits for the disk or computes a hash, the others work."""
 _UNFINISHED = ".unfinished-"
 _BEFORE = ".before"
 """Suffix that an earlier export gets while the new export takes its name."""

@@ -1,6 +1,6 @@
 """Folders of images: one for each class, as torchvision's ImageFolder reads them, or plain ones with masks or captions.
 
-A folder named like a split, a mask or a system folder counts as a class if the folders beside it are classes.
+A folder with a name such as “train”, “masks” or “images” counts as a class if the folders beside it are classes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ClassFolders(Source):
     """Images as CLASS/image or SPLIT/CLASS/image, or deeper. Fit for large sets, as no list of all names is kept.
 
     `names` maps folders to their labels, if these differ. `attribute` is then the name of an attribute that holds the
-    folder's name. `class_of` returns the class folder of an image that lies in none.
+    folder's name. `class_of` returns the class folder of an image that lies in no class folder.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ def wrapper_of(files: Files) -> str:
 
 
 def class_folders(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Open a set with a folder for each class. If it is an export, masks may be beside it."""
+    """Open a set with a folder for each class. An export of the studio may also have masks."""
     lazily = in_place and not files.has(CLASSES)
     return (ClassFolders if lazily else PlainFolder)(files, report, options, in_place)
 
@@ -254,9 +254,9 @@ class PlainFolder(Source):
 class Roles:
     """The roles of folders of images: class, split or masks.
 
-    Folders of one level are judged together. A folder named like a split, a mask or a system folder is a class if a
-    folder beside it has any other name. It stays a folder of masks if its files have the names of the images beside it.
-    A second split directly below a split is a class. If there is the class list of an export, it decides.
+    Folders of one level are judged together. A folder with a name such as “train”, “masks” or “images” is a class if a
+    folder beside it has any other name. But a folder of masks stays one if its files have the names of images beside
+    it. A second split directly below a split is a class. If there is the class list of an export, it decides.
     """
 
     def __init__(self, images: Sequence[str], labels: Mapping[str, str]) -> None:
@@ -325,7 +325,7 @@ def _level_of(folders: Sequence[str], at: int) -> str:
 
 
 def _key(name: str) -> tuple[str, str]:
-    """Return the key that an image and its mask share: its folders (except for masks and images) and its stem."""
+    """Return the key that an image and its mask share: the folders, without names such as “masks”, and the stem."""
     stem = stem_of(name)
     for ending in MASK_ENDINGS:
         stem = stem.removesuffix(ending)

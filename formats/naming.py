@@ -17,7 +17,7 @@ SPLIT_OF: Mapping[str, Split] = {
     **dict.fromkeys(("test", "testing", "eval"), "test"),
     UNSPLIT: "",
 }  # type: ignore[assignment]
-"""Split by the names of folders that people use for it, in lower case."""
+"""Split for each name that people give to its folder, in lower case."""
 LONGEST = 120
 
 

@@ -18,7 +18,7 @@ from formats.types import Found
 
 BIRD: Mapping[int, str] = {0: "background", 1: "bird"}
 _AGREED = 128
-"""Minimum grey value of a pixel to belong to the bird. Three of five annotators have marked it then."""
+"""Minimum grey value of a pixel to belong to the bird. It means that three of five annotators marked the pixel."""
 
 
 class ClassPaths(PathSource):
@@ -111,8 +111,8 @@ class IwildcamSource(TableSource):
 
 
 def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that reads a mask with the classes `BIRD`. It uses `mask`, which reads a mask whose grey values
-    count annotators.
+    """Return a function that reads a mask with the classes `BIRD`. It calls `mask`, which reads a mask whose grey
+    values count the annotators that marked a pixel.
     """
     return lambda size: png_of(opened(mask(size)).convert("L").point([value >= _AGREED for value in range(256)]))
 

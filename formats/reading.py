@@ -50,7 +50,7 @@ class _Loaded:
 
 
 class _Seen(NamedTuple):
-    """The facts about an accepted example that stay in memory. They are few, as there may be a million examples."""
+    """The facts about an accepted example that stay in memory: only a few, as there may be a million examples."""
 
     file: str
     label: str
@@ -72,9 +72,9 @@ def read(
 
     `layout` is the name of a format, or "" to guess it. `classes` names the numbers of masks if the files do not;
     `labels` are the allowed labels, None for any. Each refused file has a row in the report; all others are accepted.
-    Pass a `report` to see rows as they come. `each` is called with every example in the order of the files, after its
-    files are written, and may move them. The result has no examples then. `each` returns True if it keeps the example.
-    Of two files with equal content, the second is passed only if the first was not kept.
+    Pass a `report` to see rows as they come. `each` is called with every example in the order of the files, after the
+    example's files are written. It may move these, and returns True if it keeps the example. With `each`, the result
+    has no examples. Of two files with equal content, the second is passed only if the first was not kept.
 
     Raises UserError if the source cannot be read at all, the format is unknown, or the disk is full. An exception from
     `progress`, such as Cancelled, stops the import.

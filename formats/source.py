@@ -281,7 +281,7 @@ class Places:
         return [int(place) for place in self._order[first:last]]
 
     def key(self, text: str, place: int) -> str:
-        """Return a unique key for the text at a position. It is the text, followed by a number if the text repeats."""
+        """Return a unique key for the text at a position. Later occurrences of a text get their position added."""
         return f"{text}#{place + 1}" if place in self._again else text
 
     def find(self, key: str) -> int | None:
