@@ -169,8 +169,8 @@ class GradCam:
                 hook.remove()
         if not last:
             raise UserError(
-                f"{self._name} does not keep its features on a grid of the image up to its answer, so Grad-CAM cannot "
-                "show where it looks: take a convolutional network."
+                f"{self._name} does not keep its features on a grid of the image up to its last layers, so Grad-CAM "
+                "cannot show where it looks: take a convolutional network."
             )
         return last
 

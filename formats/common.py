@@ -142,7 +142,7 @@ def require_each(examples: Sequence[Example], lacking: Sequence[Example], what: 
     if lacking:
         raise UserError(
             f"{len(lacking):,} of {len(examples):,} images have no {what}, such as “{lacking[0].name}”, but {where} "
-            f"needs one for every image: choose another format, or take them out of the set.",
+            f"needs one for every image: choose another format, or leave these images out.",
             field="layout",
         )
 

@@ -82,7 +82,7 @@ def _common_numbers(examples: Sequence[Example]) -> tuple[dict[int, str], Callab
                 taken = set(placed.values())
                 free = number if number not in taken else next((n for n in range(UNLABELLED) if n not in taken), None)
                 if free is None:
-                    raise UserError("The masks have more than 255 classes, which Cityscapes' cannot hold: choose COCO.")
+                    raise UserError("The masks have more than 255 classes, too many for Cityscapes: choose COCO.")
                 placed[key] = free
     common = {number: name for (name, _), number in sorted(placed.items(), key=lambda item: item[1])}
     return common, lambda example: {number: placed[key] for number, key in keys(example)}

@@ -218,7 +218,7 @@ def mask_of(
     shape = opened(mask).size
     if exact and shape != size:
         raise UserError(
-            f"The mask has {shape[0]}x{shape[1]} pixels and the image {size[0]}x{size[1]}: give a mask of its size."
+            f"The mask has {shape[0]}x{shape[1]} pixels and the image {size[0]}x{size[1]}: give one of the same size."
         )
     named = found.classes if found.classes is not None else classes or {}
     place = found.classes_file or THE_CLASSES

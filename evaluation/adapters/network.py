@@ -157,7 +157,7 @@ def require_classes(called: str, kind: TaskKind, classes: Sequence[str]) -> None
     if len(classes) < 2:
         raise UserError(
             f"{called} has {len(classes) or 'no'} class{'' if classes else 'es'}, so its answer would be the same for "
-            "every image: a model under test has one output for each of at least two classes.",
+            "every image: a model under test needs at least two classes.",
             field="classes",
         )
     if kind == "segmentation" and len(classes) > MOST_CLASSES:

@@ -89,7 +89,7 @@ class Arm:
 
 
 def batches(examples: int, batch: int, updates: int, seed: int, begin: int = 0) -> Iterator[list[int]]:
-    """Yield the example indices of each update from `begin` on. Updates run through reshuffled rounds of examples."""
+    """Yield the indices of each update's examples, from `begin` on. Examples come in rounds, each in a new order."""
 
     @lru_cache(maxsize=2)
     def order(turn: int) -> np.ndarray:
