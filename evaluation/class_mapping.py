@@ -505,7 +505,7 @@ class _Model:
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
 
     def _pick(self, ids: Sequence[str]) -> str:
-        """Return the name or id that selects exactly the classes of these ids in a user's file, or ""."""
+        """Return a name or id that, in a user's file, selects exactly the classes of these ids; "" if none does."""
         found = self._with_ids(ids)
         if not found:
             return ""

@@ -16,8 +16,8 @@ from evaluation.by_source import FEWEST_SOURCES, adjusted, means_of_groups
 SMALLEST, SMALLEST_SHARE = 5, 0.03
 """Minimum number of test cases of a group, and minimum share of its class. So a class has at most 33 groups."""
 PERMUTATIONS = 1_999
-"""Number of permutations of a test with fewer than five classes. With every five further classes it grows by the same
-number, up to five times as many. Many groups are tested together, so their p must be able to get small."""
+"""Number of permutations of a test with fewer than five classes. Every five further classes add the same number, up to
+five times as many. Many groups are tested together, so their p-values must be able to be small."""
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def _flips(both: Numbers, first: Answers, cases: Answers) -> results.Flips:
 def _classes(
     shares: Floats, size: Floats, weights: Floats, label: Numbers, labels: Sequence[str]
 ) -> tuple[results.ClassRow, ...]:
-    """Return a row for each label with a source. `shares` (sources, 2): wrong originals, wrong test cases."""
+    """Return a row for each label with a source. `shares`, (sources, 2), are of wrong originals and test cases."""
     groups = len(labels)
     before, after = shares.T
     of_class = np.bincount(label, weights=size, minlength=groups).astype(np.int64)

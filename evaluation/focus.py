@@ -226,8 +226,8 @@ def _saliency() -> Any:
 
 
 def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
-    """Return for each image the share of its `NEIGHBOURS` nearest images of other sources that have its label; NaN if
-    other sources have fewer images.
+    """Return for each image how many of its `NEIGHBOURS` nearest images from other sources have the same label, as a
+    share; NaN if other sources have fewer images.
     """
     squares = (features**2).sum(axis=1)
     distance = squares[:, None] + squares[None, :] - 2 * features @ features.T

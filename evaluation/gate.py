@@ -90,8 +90,8 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
     """Return two chances that a test case is valid, (2,): if only the first model is wrong about it, and if only the
-    second is. Both are 1 if no test case is judged. Also return samples of these chances, (`SAMPLES`, 2). They use the
-    random weights of the row of all test cases. So where valid judged ones weigh more, faults do too.
+    second is. Both are 1 if no test case is judged. Also return samples of these chances, (`SAMPLES`, 2). Their random
+    weights are those of the row of all test cases, so that chances and faults vary together.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))
@@ -148,7 +148,7 @@ def _row(
 
 
 def _p_value(drawn: Floats, value: float, margin: float, sources: int) -> float:
-    """Return the one-sided p value of the difference being at most the margin."""
+    """Return the one-sided p value for the hypothesis that the difference is at most the margin."""
     from scipy import stats
 
     below = int((drawn <= margin).sum())

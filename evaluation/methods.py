@@ -41,15 +41,15 @@ class MethodImages(Columns):
 
     method: Numbers
     source: Numbers
-    """The number of each image's source, from 0. `method` has the number of its method, from 0."""
+    """Number of each image's source, from 0. `method` has the number of each image's method, from 0."""
     edit_type: Numbers
-    """The number of its edit type, from 0; -1 for none or several."""
+    """Number of each image's edit type, from 0; -1 for none or several."""
     cell: Numbers
-    """The number of its cell (label, edit type and alternative), from 0; -1 for an image without exactly one edit."""
+    """Number of each image's cell (label, edit type, alternative), from 0; -1 for an image without exactly one edit."""
     judged: Numbers
-    """Validity by people, in a study or a review."""
+    """Whether people find the image valid, in a study or a review."""
     passed: Numbers
-    """`YES` if it fails none of the checks that all methods have, `UNKNOWN` for methods that share no check."""
+    """`YES` if the image fails none of the checks that all methods have, `UNKNOWN` if methods share no check."""
     shows: Numbers
     """Whether the edit is visible in the image, by a check."""
     kept: Numbers
@@ -91,7 +91,7 @@ class MethodTable:
     """The figures of all methods, for all edits or one edit type."""
 
     edit_type: str
-    """"" for all edits."""
+    """Name of the edit type; "" for all edits."""
     images: tuple[int, ...]
     sources: tuple[int, ...]
     """Number of sources that each method has an image of."""

@@ -73,7 +73,7 @@ def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Seq
 
 
 def combined(one: Floats, other: Floats, share: float) -> Floats:
-    """Combine two independent probabilities of an event that holds for a `share` of images, by their odds (Bayes)."""
+    """Combine two independent estimates of a probability by their odds (Bayes). `share` is its mean over images."""
 
     def odds(chance: Floats) -> Floats:
         safe = np.clip(chance, 1e-6, 1 - 1e-6)

@@ -62,7 +62,7 @@ def per_cent(share: float | None) -> str:
 
 
 def with_interval(figure: Figure, points: bool = False) -> str:
-    """Return a figure with its interval, such as "38.9 % (34.8 to 41.8)", or as a difference in `points`."""
+    """Return a figure with its interval, such as "38.9 % (34.8 to 41.8)"; with `points`, in percentage points."""
     if figure.value is None:
         return f"{bounds(figure)}: {figure.why}"
     value = f"{100 * figure.value:+.1f} points" if points else per_cent(figure.value)
@@ -83,7 +83,7 @@ def number_with_interval(figure: Figure, signed: bool = False) -> str:
 
 
 EQUAL = {"source": "each source weighs the same", "case": "each test case weighs the same"}
-"""The unit of equal weight in figures, in words."""
+"""Description of each weighting of figures, by its name."""
 
 
 def answer(

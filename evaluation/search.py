@@ -157,7 +157,7 @@ def log_evidence(images: Numbers, faults: Numbers, weak: float = WEAK) -> Floats
 
 
 def detected(images: Numbers, faults: Numbers, weak: float = WEAK) -> Flags:
-    """Return True for each cell that is detected as weak. On average at most `FALSE` of them are not weak."""
+    """Return True for each cell that is detected as weak. On average at most a share `FALSE` of these is not weak."""
     evidence = log_evidence(images, faults, weak)
     order = np.sort(evidence)[::-1]
     enough = order >= np.log(len(order) / (FALSE * np.arange(1, len(order) + 1)))

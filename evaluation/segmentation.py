@@ -30,7 +30,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Pixels(Columns):
-    """Confusion matrices, one for each image; `source` and `way` are as in `Answers`."""
+    """Confusion matrices, one for each image. `source` and `way` number each image's source and control set."""
 
     source: Numbers
     counts: Floats
@@ -56,11 +56,11 @@ class Pixels(Columns):
 
 @dataclass(frozen=True)
 class Losses:
-    """Protected classes that a segmenter does not find, image by image; `source` and `way` are as in `Answers`."""
+    """Protected classes that a segmenter loses in each image. `source` and `way` number its source and control set."""
 
     source: Numbers
     right: NDArray[np.int8]
-    """`WRONG` if the segmenter loses a class, `RIGHT` if it loses none, `UNKNOWN` if none exists to lose."""
+    """`WRONG` if the segmenter loses a class, `RIGHT` if it loses none, `UNKNOWN` if it has none to lose."""
     lost: Flags
     """(images, classes): True if the segmenter loses the class; for an original, if it misses the class."""
     could: Flags
@@ -220,7 +220,7 @@ def miou_of_set(means: Floats, place: int, classes: int) -> Floats:
 
 
 def _overlaps(pixels: Pixels) -> Floats:
-    """Return intersections, then unions, of each class and image: (images, 2 x classes). Both add up over images."""
+    """Return the pixels in the intersection of each class, then those in the union: (images, 2 x classes)."""
     return np.concatenate([pixels.right, pixels.true + pixels.said[:, :-1] - pixels.right], axis=1)
 
 

@@ -22,7 +22,7 @@ class Changes:
     after: Floats
     """Probability on the test case, 0 to 1; NaN if unknown."""
     before: Floats
-    """Probability on the reconstruction of its source, or on the source itself; NaN if unknown."""
+    """Probability on the reconstruction of the test case's source, or on the source itself; NaN if unknown."""
     newly_wrong: Flags
     """True if the model is wrong on the test case only."""
 

@@ -32,7 +32,7 @@ VOTES_THAT_SHOW_HARD = 3
 _PRIOR = np.array([0.5, 0.5, 0.1])
 """Prior of the shares of the states: Jeffreys's for valid and invalid, and few hard images."""
 _MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])
-"""Grid for the population of workers: mean rate of right answers, and how alike workers are (a + b of a beta)."""
+"""Grid for the population of workers: mean rate of right answers, and likeness of workers (a + b of the beta)."""
 _LEAST = 1e-3
 """Minimum distance of a worker's rate of right answers from 0 and from 1, so that no answer is impossible."""
 

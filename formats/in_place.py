@@ -52,7 +52,7 @@ class DataSet:
 
     @property
     def left_out(self) -> Sequence[ImportRow]:
-        """Rows of the report on files and entries that are no items, from opening the set and the latest `items`."""
+        """Rows of the report on files and entries that are no items, from opening the set and listing it last."""
         return tuple(self._source.report.rows)
 
     def items(self) -> Iterator[Item]:

@@ -101,8 +101,8 @@ class Arms:
         )
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Return the recovered share of each arm except the baseline. It has no value with too few seeds or sources, if
-        the baseline loses nothing on the generated images, or if the loss may be chance.
+        """Return the recovered share of each arm except the baseline. The share has no value with too few seeds or
+        sources, if the baseline loses nothing on the generated images, or if the loss may be chance.
         """
         base = self._means[self._baseline]
         others = (arm for arm in self._means if arm != self._baseline)

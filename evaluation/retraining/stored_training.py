@@ -68,7 +68,7 @@ class KeptState:
     update_seconds: float | None = None
     """Mean seconds of an update, or None if none was measured."""
     other_seconds: float | None = None
-    """Seconds for everything else: loading the model, scoring the tuning images, measuring. None after a stop."""
+    """Seconds for loading the model, scoring the tuning images and measuring; None if the training was stopped."""
 
 
 def kept_state(folder: Path) -> KeptState | None:

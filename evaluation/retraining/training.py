@@ -43,7 +43,7 @@ class TrainingRecipe:
     optimiser: Literal["sgd", "adam"]
     learning_rate: float
     momentum: float = 0.9
-    """Used only by "sgd"."""
+    """Momentum of the optimiser "sgd"; not used by others."""
     weight_decay: float = 0.0
     falls: int = 0
     """Number of times that the learning rate falls to a tenth, after equal parts of the updates."""
