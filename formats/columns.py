@@ -128,7 +128,7 @@ def with_class_names(values: dict[str, Any], names: Mapping[str, Sequence[str]])
 
 
 def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
-    """Return the columns of a table: those of files (as "Image" if `datasets` shows them), then those of a row."""
+    """Return the columns of a table: `files` (name and kind, such as "Image"), then the columns of `row_of`."""
     import pyarrow
 
     text, image = pyarrow.string(), pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])

@@ -114,7 +114,7 @@ def read_classes(files: Files, report: Report) -> dict[int, str] | None:
 
 
 def class_list_of(files: Files) -> str:
-    """Return the name of the set's file with names of class numbers; "" without one."""
+    """Return the name of the file that names the class numbers of a set; "" without one."""
     names = (CLASSES, "classes.txt", "_classes.csv")
     return next((name for name in files.names if posixpath.basename(name) in names), "")
 
@@ -129,7 +129,7 @@ def _first_wrong_line(text: str) -> str:
 
 
 def pair_of_files(example: Example, images: str, masks: str) -> tuple[str, str | None]:
-    """Return the paths of an example's image and mask, in the folders for images and masks."""
+    """Return the paths of an example's image and mask, in the folders `images` and `masks`."""
     return f"{images}/{example.name}.png", None if example.mask is None else f"{masks}/{example.name}.png"
 
 

@@ -88,7 +88,7 @@ class Line(NamedTuple):
     number: int
     """One-based number of the line."""
     place: int
-    """Offset in bytes from the start of the file."""
+    """Offset of the line in bytes from the start of the file."""
     text: bytes
 
 
@@ -462,7 +462,7 @@ def tar_members(data: Path, report: Report) -> Files:
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
-    """Yield the lines of a file that are not empty, from an offset on. Lines are cut at `MOST_LINE` bytes."""
+    """Yield the non-empty lines of a file, from the offset `start` on. Lines are cut at `MOST_LINE` bytes."""
     file.seek(start)
     number, place = 0, start
     while text := file.readline(MOST_LINE):

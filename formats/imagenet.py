@@ -265,7 +265,7 @@ def _of_devkit(meta: bytes, truth: bytes) -> _Names:
 
 
 def _of_solution(files: Files) -> tuple[str, ...]:
-    """Return the classes of the validation images from Kaggle's list: ImageId, and class and box of each object."""
+    """Return the classes of the validation images, from Kaggle's list of the objects in each image."""
     class_by_number: dict[int, str] = {}
     for row in csv.DictReader(lines_in(files, _SOLUTION)):
         match = _VAL_NAME.search(f"{row.get('ImageId')}.JPEG")

@@ -41,7 +41,7 @@ class Example(ImageFacts):
 
 @dataclass(frozen=True)
 class TestSet:
-    """The header of a set."""
+    """Facts about a test set as a whole, such as its version and licences."""
 
     __test__ = False  # not a pytest class
 
@@ -57,7 +57,7 @@ class TestSet:
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of reading a set."""
+    """The result of reading a test set from files."""
 
     examples: tuple[Example, ...]
     """Examples sorted by name. Their files, named by SHA-256, are in the folder that was passed to the reader."""

@@ -24,7 +24,7 @@ from formats.types import Example, Found, Report
 
 DATA = "data.yaml"
 _SMALL_LISTS = 1_000_000
-"""Maximum size in bytes of a list of classes. Files with outlines may have ten times as many."""
+"""Maximum size in bytes of a list of classes. Files with outlines may have ten times as many bytes."""
 _LISTS = ("classes.txt", "obj.names", "classes.names", "_darknet.labels")
 """Names of files that list one class on each line, as LabelImg, CVAT and Darknet write them."""
 _SAMPLE = 20
@@ -189,7 +189,7 @@ def claims(files: Files) -> bool:
 
 
 def _class_names_of(files: Files, report: Report) -> dict[int, str]:
-    """Return the class names by number, from data.yaml (all read as text) or a list with one class a line."""
+    """Return the class names by number, from data.yaml (all values read as text) or a list with one class a line."""
     import yaml
 
     named = [name for name in files.names if name.endswith((".yaml", ".yml"))]
