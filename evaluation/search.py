@@ -5,11 +5,11 @@ faults: images that the model gets wrong and that people or checks do not find i
 because its alternative is weak under most labels, or because its label is weak under most edits. The search weighs
 these three reasons by what the images of all cells show.
 
-A weak cell is detected by evidence that remains valid however often and for whatever reason the search looks: an
-e-value for each cell (Grünwald, de Heide and Koolen 2024, Journal of the Royal Statistical Society B 86), and the
-procedure of Benjamini and Hochberg for e-values (Wang and Ramdas 2022, Journal of the Royal Statistical Society B 84).
-On average at most `FALSE` of the detected cells are not weak. Each image of a cell should have another source, since
-images of one source fail together.
+A weak cell is detected by evidence that remains valid no matter how often or why the search looks: an e-value for each
+cell (Grünwald, de Heide and Koolen 2024, Journal of the Royal Statistical Society B 86), and the procedure of Benjamini
+and Hochberg for e-values (Wang and Ramdas 2022, Journal of the Royal Statistical Society B 84). On average at most
+`FALSE` of the detected cells are not weak. Each image of a cell should have another source, since images of one source
+fail together.
 """
 
 from __future__ import annotations
