@@ -58,7 +58,7 @@ class SharingReport:
     sources_without: int
     """Number of sources without a drawn caption."""
     offered: int
-    """Number of all written captions."""
+    """Number of captions that were written for all sources."""
     captions: int
     """Number of captions that are drawn."""
     shares: tuple[TypeShare, ...]
@@ -67,7 +67,7 @@ class SharingReport:
     most_of_a_word: int | None
     """Maximum number of captions that may have the same new word; None without a limit."""
     least_share_of_a_word: float | None
-    """Lowest `edits.most_share_of_a_word`, 0 to 1, that might keep all captions. None if the limit removed none."""
+    """Lowest limit on a word, as a share from 0 to 1, that might keep all captions. None if the limit removed none."""
     left_out: Mapping[LeftOut, int]
     """Number of captions not drawn, by reason."""
 
@@ -129,7 +129,7 @@ class _Kind(NamedTuple):
 
 
 class _CaptionSelection:
-    """State of one selection. `offer` is the index of a caption among the eligible captions of its source."""
+    """State while captions are chosen. An `offer` is the index of a caption among the eligible ones of its source."""
 
     def __init__(self, sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> None:
         edits = plan.edits
@@ -152,7 +152,7 @@ class _CaptionSelection:
         self.wanted = sum(self.may)
         """Number of captions that would be drawn without a word limit."""
         self.totals, self.lengths = Counter[str](), Counter[int]()
-        """Number of captions that may be drawn, by new word and by number of new words."""
+        """Numbers of captions that may be drawn: `totals` by new word, `lengths` by number of new words."""
         for kind, number in Counter(chain.from_iterable(self.offers)).items():
             self.lengths[len(kind.words)] += number
             self.totals.update(dict.fromkeys(kind.words, number))
@@ -220,9 +220,9 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the word limit to start with: the maximum number of captions with the same word. It is the highest
-        number within the plan's share of the captions that can then be chosen, so the final limit is no higher. None if
-        the plan sets no limit.
+        """Return the first limit on the number of captions with the same word; None if the plan sets no limit.
+
+        It is the highest limit within the plan's share of the captions that can then be chosen. Later ones are lower.
         """
         if self.limit_share is None:
             return None
@@ -236,7 +236,7 @@ class _CaptionSelection:
         return low
 
     def _least_share(self) -> float | None:
-        """Return the lowest share of a word that could allow all requested captions; None if none is requested."""
+        """Return the lowest word limit, as a share, that might keep all wished captions; None if none is wished."""
         if not self.wanted:
             return None
         limits = range(1, self.wanted + 1)
@@ -273,8 +273,8 @@ class _CaptionSelection:
         return None if best is None else best[2]
 
     def _reached(self, weights: _Weights) -> float:
-        """Return how many of the chosen captions have these edit types, divided by the wished shares of the types. If
-        no shares are wished, every type counts the same.
+        """Return the number of chosen captions of an edit type, divided by its wished share: a mean over edit types,
+        weighted by `weights`. If no shares are wished, each share counts as 1.
         """
         shares = self.wished or [1.0] * len(EDIT_TYPES)
         return sum(weight * self.by_type[one] / shares[one] for one, weight in weights)
@@ -330,18 +330,18 @@ class _CaptionSelection:
         return False
 
     def _gain(self, gone: _Weights, come: _Weights, targets: list[float]) -> float:
-        """Return how a swap changes the sum of (captions of a type - its target)² of all types. Negative is better."""
+        """Return the change by a swap in the sum over all types of (captions - target)². Negative values are better."""
         change = {one: -weight for one, weight in gone}
         for one, weight in come:
             change[one] = change.get(one, 0.0) + weight
         return sum(by * (2 * (self.by_type[one] - targets[one]) + by) for one, by in change.items())
 
     def _room(self, kind: _Kind, gone: _Kind) -> bool:
-        """Return True if the word limit allows a caption after one of the kind `gone` is removed."""
+        """Return True if the word limit allows a caption of `kind` to replace a caption of the kind `gone`."""
         return self.limit is None or all(self.by_word[word] - (word in gone.words) < self.limit for word in kind.words)
 
     def _take_out(self) -> None:
-        """Remove captions, the last first, until no word exceeds its limit among the rest."""
+        """Remove captions, beginning with the last source, until no word is in more captions than allowed."""
         while self.limit is not None and max(self.by_word.values(), default=0) > self._allowed():
             for source in range(len(self.offers) - 1, -1, -1):
                 for offer in self.picked[source][::-1]:

@@ -65,15 +65,15 @@ class ActorSlot(Slot):
 
     actor: Any
     references: set[Any] = field(default_factory=set)
-    """Ray references to the actor's pending replies: that it is ready, and the result of each `Lot` sent to it."""
+    """Ray references to the actor's pending replies: that it is ready, and the results of the work sent to it."""
 
 
 class RayPool(WorkerPool[ActorSlot]):
     """A pool of workers that are Ray actors. Ray starts an actor once a machine has a CPU or GPU free for it."""
 
     def __init__(self, order: Order, workers: int | None = None, make: MakeRunner = Worker) -> None:
-        """Call this within `on_ray`, which explains `workers`. `make` is called in each actor, and returns the object
-        that does the work.
+        """Create the pool within `on_ray`, which explains `workers`. Each actor calls `make` to get the object that
+        does its work.
 
         Raises UserError if the cluster has neither GPU nor CPU, if the folder of images cannot be written to, or if a
         node cannot work: it does not see the data set or the workspace, or has another version of the studio.
@@ -183,7 +183,7 @@ class _Actor:
         return Ready(os.getpid())
 
     def do(self, number: int, lot: Lot) -> LotDone | CannotLoad:
-        """Do a `Lot` and return its results. Return an error if the models cannot be loaded, so none can be done."""
+        """Do the work of a `Lot` and return its results, or return an error if the models cannot be loaded."""
         with self._one_at_a_time:
             try:
                 return LotDone(number, self._runner.do(lot))

@@ -86,7 +86,7 @@ class DataRoots:
             )
 
     def _require(self, name: str, text: str) -> Path:
-        """Return the path in a text, resolved. Raises UserError if the path is in none of the allowed folders."""
+        """Resolve and return the path `text` of the setting `name`. Raises UserError if no allowed folder has it."""
         place = self._place(text)
         if place is None:
             raise _refusal(
@@ -96,7 +96,7 @@ class DataRoots:
         return place
 
     def _place(self, text: str) -> Path | None:
-        """Return the path in a text, resolved, or None if the path is in none of the allowed folders."""
+        """Resolve and return the path `text`, or return None if it is in none of the allowed folders."""
         try:
             place = Path(text).resolve() if Path(text).is_absolute() else None
         except (OSError, RuntimeError, ValueError):  # not a path, or a circle of links

@@ -21,9 +21,9 @@ from storage.workspace import Workspace
 
 Outcome = Literal["done", "approval", "paused", "cancelled"]
 Choose = Callable[[Planner], bool]
-"""Called whenever no image is left to draw. Returns True if it has planned images by `Planner.choose`."""
+"""Function that is called whenever no image is left to draw. Returns True if it has planned more images."""
 OnLot = Callable[[Pass, int], None]
-"""Called each time a worker returns a `Lot`, with the pass and the number of pieces of work that succeeded."""
+"""Callback for each group of work that a worker returns. Gets the pass and the number of pieces that succeeded."""
 
 
 class Engine:
@@ -39,7 +39,7 @@ class Engine:
         tell: OnLot = lambda _stage, _done: None,
         choose: Choose | None = None,
     ) -> None:
-        """`choose` decides which images are drawn, and all others wait. None draws all images."""
+        """Create the engine. `choose` decides which images are drawn; the others wait. With None, all are drawn."""
         self._workspace, self._ledger, self._number = workspace, workspace.batches, batch
         self._order, self._pool, self._tell, self._stop = order, pool, tell, stop or threading.Event()
         self._recipe = recipe_of(order.plan.make.recipe)
@@ -48,8 +48,8 @@ class Engine:
         self._ahead: Pool | None = None
 
     def run(self) -> Outcome:
-        """Work until the batch is done, waits for approval, or must stop, and return which. Finished work is recorded.
-        Raises UserError if another process works on it, if shards have its work, or if no worker can work.
+        """Work until the batch is done, waits for approval or must stop; return the outcome. Finished work is recorded.
+        Raises UserError if another process or shards already work on the batch, or if no worker can work.
         """
         number = self._number
         if (folder := handed_out(self._workspace.folder, number)) is not None:
@@ -67,14 +67,14 @@ class Engine:
             self._ledger.let_go(self._number)
 
     def _begin_ahead(self) -> None:
-        """Start the workers early if there surely is work, so they load models while this process plans it."""
+        """Start the workers early if work is left, so that they load models while this process plans more work."""
         batch = self._ledger.get(self._number)
         waits = batch.stage == "images" and batch.approved is None
         if not waits and self._has_work(batch.stage) and "planned" in self._ledger.counts(self._number)[batch.stage]:
             self._ahead = self._pool(self._order)
 
     def _has_work(self, stage: Pass) -> bool:
-        """Return True if a pass needs workers. The pass "language" does not if the recipe has no stage in it."""
+        """Return True if a pass needs workers: always, except for "language" with a recipe that has no such stages."""
         return stage != "language" or bool(stages_of(self._recipe, stage))
 
     def _run(self) -> Outcome:

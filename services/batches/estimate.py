@@ -19,8 +19,8 @@ from services.batches.plan_file import BatchPlan, most_captions
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimate of the work that a batch has left. Its stages run one after the other, each shared evenly among
-    `workers`. Unknown values are None. A finished stage takes no time, even if it was never measured.
+    """Estimate of the work that a batch has left. The stages run one after the other, and `workers` share each stage
+    evenly. Unknown values are None. A finished stage takes no time, even if it was never measured.
     """
 
     sources: int
@@ -28,11 +28,11 @@ class Estimate:
     images: int | None
     """Maximum number of images left to draw; None if unknown. Fewer captions may be written or chosen."""
     seconds: Mapping[Pass, float]
-    """Seconds of one worker for the text stages of a source image in a pass, and for a generated image with its checks
-    and files. Measured in earlier batches here with the same profile, recipe and settings; absent if not measured.
+    """Seconds that one worker needs, by pass: for the text of one source image, or to draw, check and save one image.
+    Measured in batches of this workspace with the same profile, recipe and settings. Unmeasured passes are absent.
     """
     bytes_an_image: float | None = None
-    """Mean size in bytes of one generated image with its thumbnail in these batches; None if not measured."""
+    """Mean size in bytes of a generated image with its thumbnail; None without earlier batches to measure it."""
     workers: int = 1
     price_an_hour: float | None = None
     """Price per hour of all machines together; None if unknown."""
@@ -40,7 +40,7 @@ class Estimate:
 
     @property
     def hours_by_stage(self) -> Mapping[Pass, float | None]:
-        """Return the hours of each stage with all workers; None for a stage that was not measured."""
+        """Return the hours that all workers together need for each stage; None for a stage that was not measured."""
         numbers: dict[Pass, int | None] = {"captions": self.sources, "language": self.sources, "images": self.images}
         seconds = {name: _times(number, self.seconds.get(name)) for name, number in numbers.items()}
         return {name: None if each is None else each / 3600 / self.workers for name, each in seconds.items()}

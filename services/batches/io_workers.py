@@ -1,7 +1,7 @@
 """The file work of a batch: reads and decodes source images; encodes, hashes and saves images with thumbnails.
 
 A worker does this itself, or its helpers (processes of their own) do it while a GPU draws the next images. An image of
-512 x 512 pixels takes a core some 40 to 80 ms. Helpers bring nothing if the workers use all cores already.
+512 x 512 pixels takes a core some 40 to 80 ms. Helpers save no time if the workers use all cores already.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class OpenedSource:
     image: Image.Image
     mask: NamedMask | None
     kept: ReadSource | None = None
-    """Saved files of a source just read from the data set, else None. Their names still need `FileWork.settle`."""
+    """Files saved for a source just read from the data set, else None. Safe on the disk after `FileWork.settle`."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class FileWork:
         self._files = ImageFiles(order.workspace / IMAGES)
         self._files.process = order.process
         self.settle = self._files.settle
-        """Waits until the names of all written images are on the disk."""
+        """Waits until the files of all saved images are safe on the disk."""
         self._thumbnails = ThumbnailFiles(order.workspace / THUMBNAILS, self._files)
         self.inversions = Inversions(order.workspace / INVERSIONS, self._files)
         self._opening, self._opened = threading.Lock(), list[DataSet]()
@@ -133,7 +133,7 @@ class FileWork:
             return UnreadSource(str(error), final=True)
 
     def save(self, image: Image.Image, in_galleries: bool) -> StoredImage:
-        """Save an image, with a thumbnail if galleries show it. Its name is on the disk only after `settle`."""
+        """Save an image, with a thumbnail if galleries show it. The file is safe on the disk only after `settle`."""
         return (self._thumbnails if in_galleries else self._files).save(image, settled=False)
 
 
@@ -204,7 +204,7 @@ def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task
 
 
 def helpers_here(workers: int) -> int:
-    """Return the number of helpers for each of `workers` here; 0 without a GPU, as the models then use all cores."""
+    """Return the number of helpers for each of `workers` workers. 0 without a GPU: the models then use all cores."""
     return min(MOST_HELPERS, max(1, cores_here() // workers - 1)) if has_gpu() else 0
 
 

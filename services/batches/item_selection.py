@@ -1,7 +1,7 @@
 """Selects the items of a data set that a plan takes. Pure: reads keys, labels and attributes, and opens no image.
 
 An item's rank in the random order is a hash of the seed and its key, and the items with the lowest ranks are taken. So
-the selection does not depend on the order of the items. If one comes or goes, at most one other selected item changes.
+the selection does not depend on the order of the items. A new or missing item changes at most one other selected item.
 """
 
 from __future__ import annotations

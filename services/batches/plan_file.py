@@ -46,9 +46,9 @@ SAID_BY_PLAN = {
 """Settings that make.settings may not contain, each with the plan's own key for it."""
 LONGEST_NAME = 100
 _SO_MANY = ("spread", "at random", "factorial", "model")
-"""Values of `counterfactuals.combinations` with which `counterfactuals.captions` limits the number of captions."""
+"""Values of `counterfactuals.combinations` for which `counterfactuals.captions` is the maximum number of captions."""
 _TRIFLES = {"name", "note", "cost", "run"}
-"""Parts of a plan that do not change the images. The digest leaves them out."""
+"""Parts of a plan that do not change its images, and so do not count in its digest."""
 
 
 def nearest_first(name: str, known: Iterable[str]) -> str:
@@ -293,7 +293,7 @@ def plan_from_text(text: str, path: Path) -> BatchPlan:
 
 
 def named_paths(text: str) -> Mapping[str, str]:
-    """Return the paths in the text of a plan by key, such as "data.root". Opens no file. Empty for invalid TOML."""
+    """Return each path in a plan's text, by its key such as "data.root". Opens no file. Empty for invalid TOML."""
     try:
         return _paths_in(tomllib.loads(text))
     except tomllib.TOMLDecodeError:
@@ -301,7 +301,7 @@ def named_paths(text: str) -> Mapping[str, str]:
 
 
 def _paths_in(data: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the paths in the content of a plan's file by key. A profile that is only a name is no path."""
+    """Return each path in the content of a plan's file, by its key. A profile that is only a name is no path."""
     paths = {}
     for section, key in (("data", "root"), ("make", "profile"), ("choose", "keys")):
         part = data.get(section)
@@ -382,8 +382,8 @@ def plans_of_methods(plan: BatchPlan, methods: Sequence[str]) -> tuple[tuple[Bat
     """Return a plan for each method, and plans that draw their control sets, all with the items of `plan`. A method is
     a recipe, such as "lance", or a recipe and the start of its drawing, such as "dillema:inverted".
 
-    Each plan has the settings that its recipe reads. Where fewer captions are written than the plan allows, it draws
-    them all. Raises UserError as `settings_of`, for an unknown start, and for a setting that no method reads.
+    Each plan has the settings that its recipe reads. If a recipe writes fewer captions than the plan allows, all are
+    drawn. Raises UserError as `settings_of`, for an unknown start, and for a setting that no method reads.
     """
     named = [_method_of(name) for name in dict.fromkeys(methods)]
     read = {setting for recipe, _ in named for setting in _known_settings(_plain_settings(plan, recipe), recipe)}
@@ -409,7 +409,7 @@ def plans_of_methods(plan: BatchPlan, methods: Sequence[str]) -> tuple[tuple[Bat
 
 
 def _method_of(name: str) -> tuple[Recipe, str]:
-    """Return the recipe and the start that the name of a method says, "" for the profile's start."""
+    """Split the name of a method into its recipe and its start. The start is "" to use the profile's start."""
     recipe_name, _, start = name.partition(":")
     recipe, starts = _recipe(recipe_name, "methods"), get_args(Start)
     if start and start not in starts:
@@ -418,7 +418,7 @@ def _method_of(name: str) -> tuple[Recipe, str]:
 
 
 def _recipe(name: str, key: str) -> Recipe:
-    """Return the recipe of a name. Raises UserError with `key` as its field for an unknown one."""
+    """Return the recipe called `name`. Raises UserError, with `key` as its field, if it is unknown."""
     recipes = {recipe.name: recipe for recipe in known_recipes()}
     if name not in recipes:
         raise _unknown("recipe", name, key, recipes)
@@ -426,7 +426,7 @@ def _recipe(name: str, key: str) -> Recipe:
 
 
 def _by(plan: BatchPlan, recipe: Recipe, start: str, title: str) -> BatchPlan:
-    """Return a plan for another recipe, with those of its settings that the recipe reads."""
+    """Return the plan with another recipe, start and title. Settings that the recipe does not read are left out."""
     known = _known_settings(_plain_settings(plan, recipe), recipe)
     settings = {name: value for name, value in plan.make.settings.items() if name in known}
     if start:
@@ -441,7 +441,7 @@ def _plain_settings(plan: BatchPlan, recipe: Recipe) -> dict[str, Any]:
 
 
 def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
-    """Return the maximum number of captions of a source image, or None if the settings set none."""
+    """Return the maximum number of captions of a source image, or None if the settings do not limit it."""
     recipe = recipe_of(plan.make.recipe)
     if "counterfactuals" not in recipe.names:
         return 1
@@ -508,7 +508,7 @@ def _whole(data: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by their full names. The table `generation.steps = 12` means `"generation.steps" = 12`."""
+    """Return settings by full name: the TOML table {"generation": {"steps": 12}} becomes {"generation.steps": 12}."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         flat |= {f"{name}.{field}": one for field, one in value.items()} if isinstance(value, dict) else {name: value}

@@ -1,7 +1,7 @@
 """Plans the work of each pass of a batch (captions, language, images) in its ledger before any of it is done.
 
-The order of the sources alone decides which work is done together in a lot. Each image records its place in the group
-that it is drawn in, and the group's size. So a plan gives the same images with any number of workers and retries.
+Only the order of the sources decides which work is done together, as a lot. Each image records the size of the group
+that is drawn together, and its position there. So a plan gives the same images with any number of workers and retries.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storage.workspace import Workspace
 SOURCES_OF_A_LOT = 8
 """Number of sources that are captioned together, or that the language model writes for together."""
 TOGETHER = 512
-"""Number of sources planned together. Of the lots of their images of one shape, only the last may be incomplete."""
+"""Number of sources planned together. Their images of one shape fill whole lots, except perhaps the last lot."""
 EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
 TAKEN_OUT = "Its caption was taken out before it was drawn."
 
@@ -65,7 +65,7 @@ class Planner:
     """Plans the work of one batch, in the process that holds the batch."""
 
     def __init__(self, workspace: Workspace, batch: int, order: Order, holds_back: bool = False) -> None:
-        """`holds_back`: planned images wait until a search chooses them."""
+        """Create a planner. If `holds_back` is True, planned images wait until a search chooses them."""
         self._holds_back = holds_back
         self._ledger, self._runs, self._number, self._order = workspace.batches, workspace.runs, batch, order
         self._recipe = recipe_of(order.plan.make.recipe)
@@ -88,7 +88,7 @@ class Planner:
         return None
 
     def _sources(self, stage: Pass | None) -> Iterator[tuple[BatchSource, ...]]:
-        """Yield the sources without planned work in a pass, or all if `stage` is None, as groups to plan together."""
+        """Yield groups of sources to plan together: sources without planned work in `stage`, or all if it is None."""
         after = 0
         while some := self._ledger.sources(self._number, stage, after, TOGETHER):
             yield some
@@ -162,7 +162,7 @@ class Planner:
         shapes[method.shape(self._own, run.size)].append(NewWork(source.id, key, 0, 0, seed, caption))
 
     def choose(self, chosen: Sequence[tuple[Candidate, ChosenBy, str]]) -> None:
-        """Plan images that wait for a search, in new lots. The last value of each is `Chosen.asked`."""
+        """Plan images that a search chose, in new lots. Each comes with its `Chosen.chosen_by` and `Chosen.asked`."""
         runs, shapes = self._ledger.source_runs(list({one.run for one, _, _ in chosen})), _Shapes[Chosen](list)
         for one, how, question in chosen:
             shapes[self._method.shape(self._own, runs[one.run].size)].append(Chosen(one.id, 0, 0, how, question))
@@ -206,7 +206,7 @@ class Planner:
     def _added(
         self, run_id: str, run: SourceRun, planned: Collection[int]
     ) -> Iterator[tuple[int, CounterfactualCaption]]:
-        """Yield index and caption of each ticked caption that no model wrote, except those at the indices `planned`."""
+        """Yield index and caption of each ticked caption that a person wrote, except at the indices `planned`."""
         captions, written = self._recipe.captions(_bare(run)), set[CounterfactualCaption]()
         for version in self._runs.history(run_id, self._recipe.last.name):
             if version.value.trace.author == "model":
@@ -220,9 +220,9 @@ class Planner:
 def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
-    """Find a planned caption among the captions of its run, which may have been edited since. Return its index and the
-    caption to draw now. The caption to draw is None if it was taken out. Return None instead of the pair if no version
-    of the run has the planned caption.
+    """Find a planned caption in its run, where a person may have edited it since. Return its index and the caption to
+    draw now, which is None if it was taken out. Return None instead of the pair if no version of the run has the
+    planned caption.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

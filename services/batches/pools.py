@@ -21,13 +21,13 @@ from services.batches.work import Worker
 from services.batches.worker_process import Answer, MakeRunner, Ready, start_worker, with_helpers
 
 LOTS_AHEAD = 2
-"""Maximum number of lots that a worker has at a time: one that it works on, and one that waits."""
+"""Maximum number of lots (groups of work) that a worker has at a time: one in progress, and one that waits."""
 ENDS_WITHIN = 5.0
 """Maximum seconds for an idle worker to end by itself. After that it is terminated."""
 LOOK_EVERY = 0.5
 """Seconds between two checks for a stop request."""
 MOST_DEATHS_AT_START = 3
-"""Number of deaths in a row, for each worker of a pool, after which it gives up. A finished `Lot` resets the count."""
+"""Number of deaths of workers in a row, per worker of a pool, after which the pool stops. Finished work resets it."""
 log = logging.getLogger(__name__)
 
 
@@ -48,8 +48,8 @@ def workers_here(spare: int = 0) -> int:
 
 
 def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callable[[], bool]) -> Generator[Returned]:
-    """Send lots while the pool has room, and yield the lots that come back. `next_lot` returns None if none exists
-    now. End when all lots are back or `is_stopped` returns True, and close the pool.
+    """Send lots (groups of work) to a pool, and yield the lots that come back. `next_lot` returns None if there is none
+    now. Close the pool and end when all lots are back, or `is_stopped` returns True.
     """
     try:
         lot = next_lot()
@@ -100,7 +100,7 @@ class Died:
 
 @dataclass(eq=False)
 class Slot:
-    """A worker of a pool, with the lots that it has."""
+    """A worker of a pool, with the groups of work (`Lot`) that were sent to it."""
 
     process: int = 0
     """Process id of the worker on its own machine; 0 until it is ready."""
@@ -118,15 +118,15 @@ S = TypeVar("S", bound=Slot)
 
 
 class WorkerPool(ABC, Generic[S]):
-    """Sends lots to several workers, and replaces workers that die. All lots of a dead worker come back with `died`
-    set.
+    """Sends lots (groups of work) to several workers, and replaces workers that die. All lots of a dead worker come
+    back with `died` set.
 
-    A lot of one piece of work may be one that killed a worker before. It is sent to a worker that has no other lot, so
+    A lot of only one piece of work may have killed a worker before. It is sent to a worker that has no other lot, so
     that no other lot comes back as died.
     """
 
     def __init__(self, order: Order, workers: int, make: MakeRunner) -> None:
-        """`make` is called in each worker, and returns the object that does the work."""
+        """Start the workers. Each worker calls `make` to get the object that does its work."""
         self._order, self._make = order, make
         self._deaths = 0
         self._single_lots: deque[Lot] = deque()
@@ -134,7 +134,7 @@ class WorkerPool(ABC, Generic[S]):
         self._slots = [self._started() for _ in range(workers)]
 
     def room(self) -> int:
-        """Return how many more `Lot` objects may be sent now."""
+        """Return the number of further `Lot` objects that may be sent now."""
         return 0 if self._single_lots else sum(LOTS_AHEAD - len(slot.lots) for slot in self._open_slots())
 
     def send(self, lot: Lot) -> None:
@@ -178,11 +178,11 @@ class WorkerPool(ABC, Generic[S]):
 
     @abstractmethod
     def _started(self) -> S:
-        """Start a worker."""
+        """Start a worker and return its slot in the pool."""
 
     @abstractmethod
     def _post(self, slot: S, number: int, lot: Lot) -> None:
-        """Send a `Lot` to a worker."""
+        """Send a `Lot` to a worker. `number` identifies it in the worker's reply."""
 
     @abstractmethod
     def _answers(self, busy: Sequence[S], seconds: float) -> Iterable[tuple[S, Answer | Died]]:
@@ -190,7 +190,7 @@ class WorkerPool(ABC, Generic[S]):
 
     @abstractmethod
     def _end(self, slots: Sequence[S]) -> None:
-        """End workers, dead or alive."""
+        """End these workers. Some may be dead already."""
 
     def _open_slots(self) -> Iterator[S]:
         for slot in self._slots:
@@ -208,7 +208,7 @@ class WorkerPool(ABC, Generic[S]):
         self._post(slot, number, lot)
 
     def _replaced(self, slot: S, died: Died) -> list[Returned]:
-        """Start another worker in the place of a dead one. Return each `Lot` of the dead worker."""
+        """Replace a dead worker by a new one. Return the unfinished work of the dead worker."""
         self._end([slot])
         self._deaths += 1
         if self._deaths >= MOST_DEATHS_AT_START * len(self._slots):
@@ -237,7 +237,7 @@ class ProcessSlot(Slot):
 
 
 class ProcessPool(WorkerPool[ProcessSlot]):
-    """Workers in processes of this machine, each with its own models and one thread. Their number changes no result."""
+    """Worker processes of this machine, each with its own models. Their number does not change the results."""
 
     def __init__(self, order: Order, workers: int, make: MakeRunner = Worker) -> None:
         super().__init__(with_helpers(order, workers), workers, make)

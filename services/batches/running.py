@@ -71,9 +71,9 @@ class _Run:
     number: int
     stop: threading.Event = field(default_factory=threading.Event)
     wish: Wish = "go"
-    """A person's wish, which is recorded once the batch has stopped."""
+    """A person's wish to pause or cancel, which is recorded once the batch has stopped; "go" without one."""
     choose: Choose | None = None
-    """Chooses the images to draw; None to draw all."""
+    """Function that chooses the images to draw; None to draw all."""
     again: bool = False
     """True if failed work is to be retried: the batch begins again after it has ended."""
 
@@ -88,8 +88,8 @@ class BatchRuns:
         data_roots: DataRoots | None = None,
         scenes: DrawnScenes | None = None,
     ) -> None:
-        """Plans by scripts may name files only in `data_roots`; None allows no such plan. `scenes` draws the data sets
-        of drawn scenes that plans name.
+        """Create the runs. Scripts' plans may name files only in `data_roots`; with None, scripts cannot plan batches.
+        `scenes` draws the drawn scenes that plans name as data sets.
         """
         workers = partial(workers_here, spare=1)  # leaves one core to the pages
         self._workspace, self._ledger = workspace, workspace.batches
@@ -101,7 +101,7 @@ class BatchRuns:
         self._run: _Run | None = None
         self._problems: dict[int, str] = {}
         self._choosing: dict[int, Choose] = {}
-        """Chooses the images of waiting batches; a batch that draws all its images is absent."""
+        """Functions that choose the images to draw, by waiting batch. Batches that draw all images are absent."""
         self._thread: threading.Thread | None = None
         self._closing = False
         self.pool: Callable[[Order], Pool] = lambda order: ProcessPool(order, order.plan.run.workers or workers())
@@ -236,8 +236,8 @@ class BatchRuns:
         return self.planning.wait(self.planning.begin(PLANNING, plan.digest, work).id, PLANNING_SECONDS)
 
     def search(self, number: int, choose: Choose) -> None:
-        """Approve the captions of a batch, and queue it to draw what `choose` chooses. Raises UserError if it is at
-        work, or not all its captions are written.
+        """Approve the captions of a batch, and queue it to draw the images that `choose` chooses. Raises UserError if
+        the batch is running or queued, or some of its captions are not written yet.
         """
         status = self.status(number)
         if status.at_work:

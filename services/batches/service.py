@@ -35,7 +35,7 @@ from storage.workspace import Workspace
 AT_ONCE = 8
 """Number of images that are drawn together if the settings give none."""
 RECENT = 10
-"""Minutes over which the speed is measured."""
+"""Number of minutes up to now over which the speed of a batch is measured."""
 LEFT_OUT = 8
 """Maximum number of left-out files or rows of a data set that the notes of a batch list."""
 COUNTED = 200
@@ -60,13 +60,13 @@ class PassStatus:
     title: str
     counts: Mapping[WorkState, Counted]
     a_minute: float | None
-    """Pieces of work finished per minute in the last `RECENT` minutes; None without any."""
+    """Pieces of work finished per minute in the last `RECENT` minutes; None if none was finished."""
     waiting: int = 0
-    """Number of skipped pieces that wait for a search to choose them."""
+    """Number of skipped pieces of work that wait until a search chooses them."""
 
     @property
     def left_out(self) -> int:
-        """Return the number of skipped pieces that nothing may still choose."""
+        """Return the number of skipped pieces of work that do not wait for a search."""
         return self.number("skipped") - self.waiting
 
     @property
@@ -82,7 +82,7 @@ class PassStatus:
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the seconds left at the recent speed, or None if unknown."""
+        """Return the seconds left at the recent speed; None if the speed is unknown or no work is left."""
         return None if not self.a_minute or not self.left else 60 * self.left / self.a_minute
 
     @property
@@ -193,7 +193,7 @@ class SampleLook:
 
     looked_at: int
     unknown: frozenset[str] = frozenset()
-    """Keys of pictures that the profile's models were not made for."""
+    """Keys of the checked images for which the profile's models were not made."""
     problems: Mapping[str, int] = field(default_factory=dict)
     """Reasons why images cannot be used, each with the number of checked images. The most frequent reason is first."""
 
@@ -246,9 +246,9 @@ class BatchDetails:
     latest: tuple[tuple[int, str, str], ...]
     """Test case id, SHA-256 and run id of each of the latest images."""
     estimate: Estimate | None
-    """Estimate of the work left. None while the batch runs, when its own speed tells more, and when it has ended."""
+    """Estimate of the work left. None while the batch runs, since its speed is measured then, and once it has ended."""
     look: SampleLook | None = None
-    """Check of some source images, before text or images are made; None at any other time."""
+    """Result of checking some source images before text or images are made; None at any other time."""
 
 
 class BatchService:
@@ -286,7 +286,7 @@ class BatchService:
         return number
 
     def order(self, number: int) -> Order:
-        """Return the `Order` for the workers of a batch. Raises UserError if its planning was interrupted."""
+        """Return the facts that a batch's workers need. Raises UserError if its planning was interrupted."""
         batch = self._ledger.get(number)
         if not batch.planned:
             raise UserError(f"The planning of “{batch.name}” was interrupted: plan it again, then run it.")
@@ -301,7 +301,7 @@ class BatchService:
         )
 
     def status(self, number: int, place: Place = "", problem: str = "") -> BatchStatus:
-        """Return the status of a batch. `place` and `problem` are its state here. Raises UserError if it is unknown."""
+        """Return a batch's status. `BatchStatus` explains `place` and `problem`. Raises UserError for no such batch."""
         batch = self._ledger.get(number)
         # Only the price is read from the plan: a missing profile must not prevent this.
         price = CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
@@ -353,7 +353,7 @@ class BatchService:
         return self._looks[key]
 
     def estimate(self, status: BatchStatus) -> Estimate:
-        """Estimate the work left from batches with equal models and settings. Raises UserError without the profile."""
+        """Estimate a batch's remaining work from similar batches. Raises UserError if its profile is missing."""
         plan, (seconds, size) = plan_of(status.batch), self._measured(status.batch)
         captions, language, images = status.passes
         left: int | None
@@ -369,7 +369,7 @@ class BatchService:
         return Estimate(sources, left, seconds, size, workers, plan.cost.price_an_hour, plan.cost.currency)
 
     def sample(self, number: int, most: int = 12) -> tuple[CaptionSample, ...]:
-        """Return some captions that would be drawn, as people edited them: a random sample that is always the same."""
+        """Return at most `most` captions to be drawn, with people's edits: a random sample, the same at each call."""
         batch = self._ledger.get(number)
         planned_captions = self._ledger.sample(number, most)
         recipe, runs = recipe_of(batch.recipe), self._ledger.source_runs(list({run for _, run, _ in planned_captions}))
@@ -384,8 +384,8 @@ class BatchService:
         return tuple(shown)
 
     def _measured(self, batch: Batch) -> tuple[dict[Pass, float], float | None]:
-        """Return `Estimate.seconds` and `bytes_an_image` of all batches with the profile, recipe and settings of this
-        one.
+        """Measure all batches with the profile, recipe and settings of this one. Return `Estimate.seconds` and
+        `Estimate.bytes_an_image`.
         """
         made_with = attrgetter("profile", "recipe", "settings")
         alike = [one.id for one in self._ledger.all() if made_with(one) == made_with(batch)]
@@ -437,7 +437,7 @@ def _left_out(data: DataSet) -> Iterator[str]:
 
 
 def order_of(plan: BatchPlan, at_once: int, workspace: Path, process: int) -> Order:
-    """Return the `Order` for the workers of a plan. `workspace` is a folder; `process` as in `Order`."""
+    """Return the facts that workers need about a plan. `Order` explains `at_once`, `workspace` and `process`."""
     return Order(plan, load_profile(plan.make.profile), settings_of(plan), at_once, workspace, process)
 
 

@@ -42,14 +42,14 @@ SHARDS = "shards"
 """Folder of the shards in a workspace."""
 LOTS, ANSWERS = "lots.jsonl", "*-of-*.jsonl"
 RECORDED_TOGETHER = 32
-"""Number of lots that are merged in one transaction."""
+"""Number of lots (groups of work) whose results are merged in one transaction."""
 
 Outcome = Literal["shards", "approval", "done"]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Number of lots (`Lot`) handed out to shards, and of those with results."""
+    """Number of lots (groups of work) handed out to shards, and number of lots with results."""
 
     lots: int
     answered: int
@@ -62,7 +62,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class _Header:
-    """First line of the file of lots: everything that a shard needs besides the lots."""
+    """First line of the file with the work for shards: everything that a shard needs besides the work itself."""
 
     batch: int
     stage: Pass
@@ -71,7 +71,7 @@ class _Header:
     at_once: int
     version: str
     process: int
-    """Number of the process that handed the lots out."""
+    """Number of the process that wrote the file."""
 
 
 def handed_out(workspace: Path, batch: int) -> Path | None:
@@ -90,9 +90,9 @@ def progress(workspace: Path, batch: int) -> Progress | None:
 
 
 def hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
-    """Write the lots of the current pass to files for shards. Lots handed out before stay. Return "shards" if shards
-    have work, "approval" if the captions wait for approval, "done" if nothing is left. Raises UserError while another
-    process works on the batch.
+    """Write the work of the current pass to a file for shards, unless work is handed out already. Return "shards" if
+    shards have work, "approval" if the captions wait for approval, "done" if nothing is left. Raises UserError while
+    another process works on the batch.
     """
     if handed_out(workspace.folder, batch) is not None:
         return "shards"
@@ -169,7 +169,7 @@ def _worked_off(
     pool: Pool, lots: Sequence[tuple[int, Lot]], stop: threading.Event
 ) -> Generator[tuple[int, tuple[Done, ...]]]:
     """Do each `Lot`, and yield its number and results, in any order. If a worker dies, each piece of work that it had
-    is done again alone. A piece of work counts as failed after `MOST_DEATHS` deaths. The ledger has the same rule.
+    is repeated alone. A piece of work fails after `MOST_DEATHS` deaths of its workers. The ledger has the same rule.
     """
     numbers = {piece.id: number for number, lot in lots for piece in lot.pieces}
     sizes = {number: len(lot.pieces) for number, lot in lots}
@@ -226,7 +226,7 @@ def _required(workspace: Path, batch: int) -> Path:
 
 
 def _remove(workspace: Workspace, folder: Path) -> None:
-    """Remove the files of the hand-out. The file of lots goes first, since without it nothing counts as handed out."""
+    """Remove the files for shards. The file with the work goes first: without it, nothing counts as handed out."""
     writer = -_header(folder).process
     (folder / LOTS).unlink()
     shutil.rmtree(folder)

@@ -33,9 +33,9 @@ from services.batches.io_workers import FileWork, IoWorkers, OpenedSource, Order
 
 T = TypeVar("T")
 Awaited = Callable[[], T]
-"""Waits for a result that a thread or another process makes, and returns it."""
+"""Function that waits for a result of a thread or another process, and returns it."""
 Finish = Callable[[], list[Done]]
-"""Waits until the files of a lot are on the disk, and returns the results of its pieces of work."""
+"""Function that waits until the files of a `Lot` are on the disk, and returns the results of its work."""
 _Sources = Mapping[int, Callable[[], OpenedSource | UnreadSource]]
 """For the id of each piece of work, a function that waits for its source image and returns it."""
 
@@ -56,7 +56,7 @@ class Worker:
     """
 
     def __init__(self, order: Order, models: Models | None = None) -> None:
-        """`models` are used instead of the models of the order's profile."""
+        """Create a worker. `models` are used instead of those of the order's profile; None to use the profile's."""
         self._order = order
         self._models = models or load_models(order.profile)
         self._files = FileWork(order)
@@ -67,7 +67,7 @@ class Worker:
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
         """Do a `Lot`, and return the result of each piece of work. Each result's `seconds` are its share of the lot's
-        time. With helpers, only the time with the models counts, since another lot can use the models at other times.
+        time. With helpers, only the time with the models counts, since another lot can use them the rest of the time.
 
         Raises UserError for a problem that every lot would meet, such as a full disk or a model that cannot be loaded,
         and HelperDied if one of its helpers died. Then this worker can do no more work.
@@ -89,7 +89,7 @@ class Worker:
             self._at_models.shutdown()
 
     def _sources(self, lot: Lot) -> _Sources:
-        """Begin to read the source image of each piece. A source image of several pieces is loaded once."""
+        """Begin to read the source image of each piece of work. Images needed by several pieces are loaded once."""
         if lot.stage == "captions":
             return {piece.id: self._io.submit(FileWork.read, piece) for piece in lot.pieces}
         runs = {_run(piece).source_sha: _run(piece) for piece in lot.pieces}
@@ -202,7 +202,7 @@ class _SavingStore(MemoryStore):
         """For each caption and seed, a function that waits for the saved test case and returns it."""
         self.failed: dict[tuple[CounterfactualCaption | None, int], Exception] = {}
         self._artifacts: dict[int, tuple[Image.Image, Awaited[StoredImage]]] = {}
-        """Artifacts being saved, by `id` of the picture: images of one source share their control image."""
+        """Each artifact by `id` of its picture, with a function that waits until it is saved. Artifacts repeat."""
 
     def save_case(self, case: TestCase) -> None:
         image = self._io.submit(FileWork.save, case.image, in_galleries=True)

@@ -29,12 +29,12 @@ class LotRunner(Protocol):
     """Does the work of a batch, such as `Worker`. If it has helper processes, two threads may call `do` at a time."""
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do a `Lot` and return the result of each piece, as `Worker.do`."""
+        """Do a `Lot` (a group of work) and return the result of each piece, as `Worker.do` does."""
         ...
 
 
 MakeRunner = Callable[[Order], LotRunner]
-"""Returns the object that does the work. It is called in the worker's own process."""
+"""Function that returns the object that does a worker's work. It is called in the worker's process."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ class LotDone:
 
 
 Answer = Ready | LotDone | UserError
-"""Message of a worker: it is ready, it has done a lot, or an error ends the batch, as every lot would meet it."""
+"""Message of a worker: it is ready, it has done some work, or it met an error that ends the batch."""
 
 
 def with_helpers(order: Order, workers: int) -> Order:
-    """Return the order with a number of helpers that suits each of `workers` on this machine, unless it is set."""
+    """Return the order, with the number of helpers set to suit `workers` workers on this machine if it was None."""
     return order if order.helpers is not None else replace(order, helpers=helpers_here(workers))
 
 
 def single_threaded_runner(order: Order, make: MakeRunner) -> LotRunner:
-    """Return the object that does the work of a worker with one core: its language model uses one thread."""
+    """Return the object that does the work of a worker with one core. A language model then uses one thread."""
     language = order.profile.language
     if getattr(language, "threads", None) == -1:
         profile = order.profile.model_copy(update={"language": language.model_copy(update={"threads": 1})})
@@ -118,7 +118,7 @@ def serve(connection: Connection) -> None:
 
 
 def _serve_in_threads(connection: Connection, runner: LotRunner) -> None:
-    """Do each `Lot` in a thread: one is drawn while another is saved. Raises EOFError when the connection ends."""
+    """Do each `Lot` in a thread: one is drawn while another is saved. Raises EOFError when `connection` ends."""
     answering = threading.Lock()
 
     def do(number: int, lot: Lot) -> None:
