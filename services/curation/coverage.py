@@ -120,8 +120,8 @@ def gaps(table: CoverageTable) -> tuple[Gap, ...]:
     """Return at most `MOST_GAPS` gaps: cells without images whose row and column have images. If any image of the table
     is accepted, cells without an accepted image are gaps too.
 
-    Gaps that would have most images in proportion come first: the order is by the product of the numbers of images in
-    their row and column.
+    They are sorted by the number of images in the row times the number of images in the column, the largest product
+    first.
     """
     any_accepted = any(cell.reviews.get("accepted") for cell in table.cells.values())
     missing: list[Gap] = []
@@ -138,7 +138,7 @@ def gaps(table: CoverageTable) -> tuple[Gap, ...]:
 
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:
-    """Return the rows sorted by a figure: equal ones by frequency, those without a figure last."""
+    """Return the rows sorted by `figures`. Rows with equal figures keep their order; rows without one come last."""
     with_figure = [head for head in table.lines if figures.get(head.value) is not None]
     rest: Sequence[Head] = [head for head in table.lines if figures.get(head.value) is None]
     return (*sorted(with_figure, key=lambda head: figures[head.value] or 0.0, reverse=falling), *rest)
@@ -155,7 +155,7 @@ class Figures:
     read: int
     """Number of images that the model under test has predicted."""
     wrong: Proportion
-    """Share of newly wrong images among those on which the model is right or newly wrong."""
+    """Number of newly wrong images, as a share of the images on which the model is right or newly wrong."""
 
 
 def figures_of(cell: Cell | None, model: str) -> Figures:

@@ -80,7 +80,7 @@ class Decided(Change):
     said: str
     """The result in one or two sentences."""
     repeat: int = 0
-    """Id of the image to repeat now; 0 for none."""
+    """Id of an earlier image that the person should judge again now; 0 for none."""
     entry: int = 0
     """Id of the image if an undo changed exactly one; else 0."""
 
@@ -113,7 +113,7 @@ class CurationDecisions:
         reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Reason of a rejection")] = "",
         session: Annotated[
             int | None,
-            Field(ge=1, le=LARGEST_ID, description="The session of this decision; the answer may name one to repeat"),
+            Field(ge=1, le=LARGEST_ID, description="The session; the reply may name an image to judge again"),
         ] = None,
     ) -> Decided:
         """Accept or reject images of the catalogue, or withdraw their verdicts. If one image cannot be decided, none
@@ -193,7 +193,7 @@ class CurationDecisions:
 
     @does("decision-history", Query)
     def history(self, entry: Annotated[Id, Field(description="The image, by its number in the catalogue")]) -> Plain:
-        """List all decisions on one image, with person and time, the latest first. Raises UserError if unknown."""
+        """List all decisions on an image, with person and time, the latest first. Raises UserError if it is unknown."""
         names = "kind what reason author decision restored created"
         return {"history": [facts(one, names) for one in self._decisions.of_entry(entry)]}
 
@@ -231,7 +231,7 @@ class CurationDecisions:
         }
 
     def _repeat(self, session: int) -> int:
-        """Return the image to show again now; 0 for none. It depends only on the session and its decisions."""
+        """Return the id of the image to show again now; 0 for none. The same decisions give the same image."""
         state = self._decisions.session(session)
         # The seed is made of the session's numbers, so the choice survives a restart without being stored.
         fate = random.Random(f"{state.id} {state.decisions}")
@@ -242,7 +242,7 @@ class CurationDecisions:
 
 
 def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
-    """Return a change with sentences: `done`, such as "Accepted", and `already` on the unchanged images."""
+    """Describe a change in sentences. `done` is a word like "Accepted", `already` the state of unchanged images."""
     sentences = [f"{done} {count_of(change.changed, 'image')}." if change.changed else "Nothing was changed."]
     if change.same:
         sentences.append(f"{count_of(change.same, 'image', 'was')} {already}.")

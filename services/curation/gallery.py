@@ -36,11 +36,11 @@ PAGE = 60
 """Default number of images in a page."""
 MOST_IN_PAGE = 200
 MOST_HELD = 64
-"""Maximum number of views fixed by `hold`. For a million images one takes 0.1 MB, sorted by information 0.9 MB."""
+"""Maximum number of views fixed by `hold`. With a million images, a view takes 0.1 MB, or 0.9 MB in some orders."""
 MOST_LISTED = 16
-"""Maximum number of cached views that no filter describes. The cache serves the next page of a view."""
+"""Maximum number of cached views with a search, near-duplicates or a map region. A cached view pages faster."""
 LARGEST_PICTURE = 1024
-"""Maximum pixels of the longer side of a picture that a user gave. An embedder uses fewer pixels."""
+"""Maximum pixels of the longer side of a picture that a user gives to search with. An embedder uses fewer pixels."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Totals:
     score_runs: tuple[ScoreRun, ...] = ()
     """Runs of scoring that gave the scores, sorted by task."""
     waiting: int = 0
-    """Number of images that may belong to the view but are not embedded or hashed yet."""
+    """Number of images that may belong to the view, but have no vector or perceptual hash yet."""
     agreements: Mapping[str, Agreements] = field(default_factory=dict)
     """Agreement of the requested checks with votes, by check and task."""
     judging: Mapping[str, Any] = field(default_factory=dict)
@@ -87,14 +87,14 @@ class Detail:
     """Number of images of the same source, including itself."""
 
     def undecided(self) -> Detail:
-        """Return these details without people's decisions, for a person who judges the image again."""
+        """Return the same details without people's decisions, for a person who judges the image again."""
         entry = replace(self.entry, verdict="open", reason="", reviewer="", reviewed=None)
         return replace(self, entry=entry, history=())
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """The images of a view whose order the catalogue cannot make: by similarity, or by group of near-duplicates."""
+    """The images of a view that is sorted by similarity or by group of near-duplicates."""
 
     entries: tuple[int, ...]
     waiting: int = 0
@@ -102,7 +102,7 @@ class _Listed:
 
 @dataclass(frozen=True, eq=False)
 class _Alike(Held):
-    """The images of a view of near-duplicates in one of the catalogue's orders."""
+    """The images of a view of near-duplicates that are not sorted by group or similarity."""
 
     waiting: int = 0
 
@@ -125,9 +125,9 @@ class Gallery:
         self._near_duplicates, self._map = near_duplicates, image_map
         self._check_agreements, self._judging = check_agreements, judging
         self.entry = workspace.catalogue.get
-        """Returns one image. Raises UserError for an unknown one."""
+        """Returns the catalogue's entry of an image by its id. Raises UserError for an unknown id."""
         self.judge_replies = workspace.judgements.replies
-        """Returns the questions to a judge about an image and its replies, by the name of the check."""
+        """Returns the questions about an image that a judge got, and the judge's replies, by the name of the check."""
         self._held = Latest[Held | _Listed](MOST_HELD)
         self._listed = Latest[_Listed | _Alike](MOST_LISTED)
         self._agreements = Latest[Mapping[str, Agreements]](MOST_LISTED)
@@ -189,7 +189,7 @@ class Gallery:
         return any(batch.running for batch in self._workspace.batches.all() if batch.facet in batches)
 
     def totals(self, view: View, histograms: Sequence[str] = (), held_name: str = "") -> Totals:
-        """Return counts for the filters beside a view; with `held_name`, of the fixed images that still match."""
+        """Count a view's images by filter value; with `held_name`, count only the fixed images that still match."""
         catalogue, known = self._workspace.catalogue, self._held.get(held_name) or self._known(view)
         within = None if known is None else self.ids(view, held_name)
         counted = view.filter if within is None else view.filter.among(within)
@@ -239,7 +239,7 @@ class Gallery:
         return self._listed.put(key, self._looked_at(view, allowed))
 
     def _looked_at(self, view: View, allowed: Bits) -> _Listed | _Alike:
-        """Search the `allowed` images by similarity, near-duplicates or both, as the view says."""
+        """Return the `allowed` images that the view selects by similarity, near-duplicates or both."""
         waiting = 0
         if view.alike:
             groups = self._near_duplicates.groups(allowed)
@@ -274,7 +274,7 @@ class Gallery:
         )
 
     def origin(self, entry_id: int) -> Mapping[StageName, StoredValue]:
-        """Return the value that each text stage had when an image was drawn. Raises UserError for an unknown image."""
+        """Return the value of each text stage when an image was drawn; {} if imported. Raises UserError if unknown."""
         detail = self.detail(entry_id)
         if detail.case is None:
             return {}

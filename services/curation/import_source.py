@@ -135,9 +135,9 @@ def bring_in_apart(
     on_progress: Callable[[Progress, int], object],
     begun: Callable[[int], object],
 ) -> Done:
-    """Run `bring` in another process: `bring_in` with all arguments except the workspace, which is opened there, and
-    the callbacks. `on_progress` gets the progress and the number of rows in the report. An exception of a callback
-    stops the import and is raised again. Raises UserError if the import fails.
+    """Import in another process. `bring` is `bring_in` with all arguments but the workspace, which the process opens,
+    and the callbacks. `on_progress` gets the progress and the number of report rows, `begun` the number of the import.
+    An exception of a callback stops the import and is raised again. Raises UserError if the import fails.
     """
     context = own_processes()
     ours, theirs = context.Pipe()
@@ -214,7 +214,7 @@ def require_layout(layout: str) -> None:
 
 
 class _Batches:
-    """Takes examples from the reader, and saves them in groups."""
+    """Takes images (examples) from the reader of an import, and saves them in groups."""
 
     def __init__(
         self, workspace: Workspace, report: Report, begin: Callable[[], int], present: frozenset[str], at_once: int
@@ -253,7 +253,7 @@ class _Batches:
 
 
 def content_of(source: Path, scratch: Path) -> str:
-    """Return the SHA-256 of an archive, or of the names and contents of all files in a folder that can be read.
+    """Return the SHA-256 of an archive, or of the names and contents of a folder's files. `scratch` is a work folder.
 
     Raises UserError if the source cannot be read.
     """
@@ -300,7 +300,7 @@ def _new_image(example: Example, image: StoredImage, mask: StoredImage | None) -
 
 
 def _checks(value: Any) -> tuple[Check, ...]:
-    """Return the checks of an image that a studio exported. Return () if `value` holds anything else."""
+    """Return the checks in the data that a studio exported with an image; () if `value` is anything else."""
     try:
         checks: tuple[Check, ...] = from_plain(tuple[Check, ...], value)  # type: ignore[arg-type]
     except ValidationError:
@@ -314,7 +314,7 @@ def _known(image: ImportedImage) -> str:
 
 
 def new_room(workspace: Workspace) -> Path:
-    """Make a folder on the workspace's disk for images not imported yet, and remove such folders of ended processes."""
+    """Make a folder in the workspace for images not imported yet. Remove such folders that ended processes left."""
     try:
         return workspace.scratch(_FOLDER)
     except OSError as error:
@@ -322,7 +322,7 @@ def new_room(workspace: Workspace) -> Path:
 
 
 def remove_room(room: Path) -> None:
-    """Remove a folder of `new_room` with its content."""
+    """Remove a folder that `new_room` made, with its content."""
     shutil.rmtree(room, ignore_errors=True)
     with suppress(OSError):  # another import still has a folder inside
         room.parent.rmdir()

@@ -1,4 +1,4 @@
-"""Imports for pages, scripts and the command line: of uploads in the background, and into a test set."""
+"""Imports uploads in the background, and puts imported images into test sets."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ImportState:
     """Number of images found; 0 until it is known."""
     seconds_left: float | None = None
     rows: int = 0
-    """Number of rows in the report on its files so far."""
+    """Number of rows so far in the report on the files."""
     number: int = 0
     """Number of the import; 0 before its first images are read."""
     message: str = ""
@@ -143,7 +143,7 @@ class ImportService:
         return {"stopping": self._state is not None and self._state.state == "running"}
 
     def close(self, seconds: float = 5.0) -> None:
-        """Stop the running import, and wait for it at most this many seconds."""
+        """Stop the running import, and wait at most `seconds` for its end."""
         self.stop()
         if self._thread is not None:
             self._thread.join(seconds)

@@ -1,6 +1,6 @@
 """Has a model that sees judge generated images in the background, and stores its answers as checks of the images.
 
-The worker thread of the jobs asks the judge while no job waits, a few images at a time. Their answers are stored at
+The worker thread of the jobs asks the judge while no job waits, a few images at a time. The answers are stored at
 once, so a stop or a restart loses at most the images of one batch.
 """
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 DOING = "judging images"
 EVERYTHING = ImageFilter()
 FACTORS_EACH = 4
-"""Number of requests for an image."""
+"""Maximum number of questions that the judge is asked about an image, one per request."""
 
 
 class Judging:
@@ -57,7 +57,7 @@ class Judging:
     def judge(
         self,
         filter: Annotated[Filter, Field(description=WHICH)] = EVERYTHING,
-        again: Annotated[bool, Field(description="True to judge images again that were judged here before")] = False,
+        again: Annotated[bool, Field(description="True to also judge images that were judged here before")] = False,
     ) -> dict[str, Any]:
         """Have the profile's judge, a model that sees pictures, answer four questions about each generated image of a
         filter that no judge has judged: is the label still right, does the edit show, is something else lost or added,
@@ -122,7 +122,7 @@ class Judging:
         return {"replies": [{"check": name, **to_plain(one)} for name, one in replies.items()]}
 
     def close(self) -> None:
-        """Stop, as the studio closes."""
+        """Stop judging images, since the studio closes."""
         self._stop.set()
 
     def _next(self) -> None:
@@ -149,7 +149,7 @@ class Judging:
             self._problem = problem
 
     def _judge_some(self) -> None:
-        """Judge the next images. Raises UserError if no image can be judged."""
+        """Judge the next images in the queue. Raises UserError if one fails before any image was judged."""
         section = self._profile.judge
         assert section is not None
         at_once = max(1, section.parallel // FACTORS_EACH) if isinstance(section, ServerJudge) else 1

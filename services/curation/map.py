@@ -55,7 +55,7 @@ UMAP_RIGHT = 2.0
 COLOURED = 11
 """Maximum number of values of a facet that have their own colour."""
 LOOK_SECONDS = 0.2
-"""Seconds between two looks at the process that makes the UMAP map."""
+"""Seconds between two checks of the process that makes the UMAP map."""
 MAKING = "making the map"
 Region = Sequence[tuple[float, float]]
 
@@ -216,7 +216,7 @@ class ImageMap:
         return find_spec("umap") is not None
 
     def making(self) -> WorkView | None:
-        """Return the latest making of the UMAP map, unless it was stopped or ended more than an hour ago."""
+        """Return the progress of the UMAP map being made or made last; None if stopped, or ended over an hour ago."""
         latest = next(iter(self._work.of(MAKING)), None)
         return None if latest is None or latest.stopping else latest
 
@@ -274,7 +274,7 @@ _MODEL = "model:"
 
 
 def _having(colour: str, value: str = "") -> ImageFilter:
-    """Return the filter for images with a `value` of the facet or model that `colour` names; for "", with any value."""
+    """Return the filter for images with a `value` of the facet or model named by `colour`; "" matches any value."""
     if colour.startswith(_MODEL):
         return ImageFilter(models={colour.removeprefix(_MODEL): (value,)}) if value else ImageFilter()
     facet: Facet = colour  # type: ignore[assignment]
@@ -290,7 +290,7 @@ _STEPS: Mapping[str, str] = {
 
 
 def _printed(output: IO[bytes]) -> str:
-    """Return the first megabyte that a process has written. The place at which the process writes stays the same."""
+    """Return the first megabyte that a process has written, without moving the position at which it writes."""
     return os.pread(output.fileno(), 1_000_000, 0).decode(errors="replace")
 
 

@@ -68,7 +68,7 @@ class Filling:
     done: int
     total: int
     working: bool = False
-    """True while images are embedded whenever the worker thread is idle."""
+    """True if embedding is in progress: the worker thread embeds images whenever it is idle."""
     unreadable: int = 0
     """Number of images whose files are missing or damaged. They are skipped until the studio restarts."""
     problem: str = ""
@@ -109,7 +109,7 @@ class Meaning:
 
     @property
     def embedder(self) -> str:
-        """Return the key under which this embedder's vectors are stored."""
+        """Return the key under which the vectors of the profile's embedder are stored."""
         return embedder_key(self._section)
 
     @property
@@ -163,7 +163,7 @@ class Meaning:
         self._jobs.when_idle(DOING, self._fill)
 
     def hash_later(self, images: Iterable[str]) -> int:
-        """Compute perceptual hashes of images while idle, before embedding more. Return how many are unreadable."""
+        """Queue images to get perceptual hashes while idle. Return the number of those known to be unreadable."""
         to_hash = set(images)
         with self._lock:
             unreadable = to_hash & self._unreadable

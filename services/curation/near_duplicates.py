@@ -69,7 +69,7 @@ class Alike:
 
 @dataclass(frozen=True)
 class AlikeGroups:
-    """Groups of near-duplicates, linked directly or through others: the largest first, each sorted."""
+    """Groups of near-duplicates, the largest first. Each image is a near-duplicate of another image of its group."""
 
     groups: tuple[tuple[int, ...], ...]
     compared: int
@@ -163,7 +163,7 @@ class NearDuplicates:
     def _judged(
         self, pairs: list[tuple[int, int, float]], images: Mapping[int, str], hashes: Mapping[str, ImageHashes]
     ) -> list[tuple[int, Alike]]:
-        """Return the near-duplicates among pairs with close vectors. Equal images need no hashes."""
+        """Return the near-duplicates among pairs (entry, entry, cosine), each with its first entry."""
         sources = self._workspace.vectors.sources_of(images)
         judged = []
         for one, other, cosine in pairs:

@@ -46,7 +46,7 @@ MOST_SOURCES = 20
 BY_WORDS: tuple[EditType, ...] = ("weather", "time of day")
 """Edit types of the rows and columns of the table of weather and time of day."""
 _LOOKED_AT = 200
-"""Maximum number of runs that a plan for weather or time of day checks until enough are usable."""
+"""Maximum number of runs that a plan for weather or time of day checks to find enough usable ones."""
 Values = Mapping[StageName, StageValue[Any]]
 
 
@@ -219,8 +219,8 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """Return a run's values with a person's edits. Stale earlier values are stored as that person's too: they
-        contain the words to change, so they must not be written again.
+        """Return a run's values with `edited` as a person's values. Stale earlier values also become a person's: they
+        contain the words to change, so no model may write them again.
         """
         recipe, pixels = recipe_of(run.recipe), self._runs.pixels(run.source_sha)
         stale = self._runs.stale(run, settings)

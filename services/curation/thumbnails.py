@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 
 class ThumbnailFill:
-    """One thread that makes missing thumbnails. All methods may be called from any thread.
+    """A thread that makes missing thumbnails. All methods may be called from any thread.
 
-    This is no background work of the job queue: pages look for changes after each piece of it, and a million pieces
+    The job queue is not used: pages look for changes after each piece of its background work, and a million pieces
     would keep them busy. The thread pauses while `idle` returns False, and while somebody uses the gallery
     (`give_way`). `saved` returns another number after every commit. The thread has normal priority: a low-priority
     thread that waits for a core may hold Python's global lock, and then every request waits. Decoding and encoding
@@ -39,7 +39,7 @@ class ThumbnailFill:
     def __init__(self, thumbnails: Thumbnails, saved: Callable[[], int], idle: Callable[[], bool]) -> None:
         self._thumbnails, self._saved, self._idle = thumbnails, saved, idle
         self._latest = self._rest = 0
-        """Highest entry when the present check began, 0 between two checks; and highest entry that it has left."""
+        """Highest entry at the start of the current check, 0 between checks; and highest entry not checked yet."""
         self._rests_until = 0.0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -57,11 +57,11 @@ class ThumbnailFill:
             self._thread.join(seconds)
 
     def give_way(self) -> None:
-        """Rest, since somebody uses the gallery now."""
+        """Pause for `REST_SECONDS`, since somebody uses the gallery now."""
         self._rests_until = time.monotonic() + REST_SECONDS
 
     def fill(self) -> bool:
-        """Make missing thumbnails until none is missing (returns True) or the thread must stop. Raises OSError."""
+        """Make thumbnails until none is missing (return True) or the thread must pause or end (return False)."""
         while (checked := self._thumbnails.checked()) < (latest := self._thumbnails.latest_entry()):
             self._latest, self._rest = (self._latest, self._rest) if self._latest else (latest, latest)
             while self._rest > checked:
@@ -73,7 +73,7 @@ class ThumbnailFill:
         return True
 
     def _look_through(self, first: int, last: int) -> tuple[int, bool]:
-        """Check some entries from `last` down. Return the highest left to check, and True if the thread may go on."""
+        """Check some entries from `last` down to `first`. Return the next entry, and False if the thread must stop."""
         pictures = self._thumbnails.pictures(first, last, _AT_ONCE)
         for number, *shas in pictures:
             while (rest := self._rests_until - time.monotonic()) > 0 and not self._closing.wait(rest):

@@ -15,7 +15,7 @@ NEIGHBOURS, CLOSENESS = 15, 0.1
 
 
 def main(arguments: list[str]) -> int:
-    """Make the map and return the exit code."""
+    """Make the map and return the exit code. `arguments` are those of the command line."""
     rows_path, count, dimensions, seed, target = arguments
     os.nice(10)
     print("loading", flush=True)

@@ -104,7 +104,7 @@ class View:
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> View:
-        """Return the view of names and values. The last value of a single-valued name counts. Raises UserError."""
+        """Return the view from names and values. Of a single-valued name, the last value counts. Raises UserError."""
         of_filter: list[tuple[str, str]] = []
         colours: list[str] = []
         once: dict[str, str] = {}
@@ -130,12 +130,12 @@ class View:
         )
 
     def toggled(self, name: str, value: str) -> View:
-        """Return the view with this name and value added, or removed if the view has them."""
+        """Return the view with the part `name`=`value` added, or removed if the view has it."""
         pair = name, value
         return View.of([one for one in self.pairs if one != pair] if pair in self.pairs else [*self.pairs, pair])
 
     def without(self, name: str, begin: str = "") -> View:
-        """Return the view without its pairs of this `name` whose value begins with `begin`."""
+        """Return the view without the parts called `name` whose value begins with `begin`."""
         return View.of([(one, value) for one, value in self.pairs if one != name or not value.startswith(begin)])
 
     @property
@@ -150,8 +150,8 @@ class View:
 
     @property
     def sort_pairs(self) -> list[tuple[str, str]]:
-        """Return the order as names and values for an address. Empty for the default order: near-duplicates by group,
-        any other view by newest first.
+        """Return the order as names and values for an address; [] for the default order. The default is by group for
+        near-duplicates, and newest first for other views.
         """
         sort = self.order.address or ("newest" if self.alike else "")
         if self.grouped or not sort:
