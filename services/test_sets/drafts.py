@@ -40,7 +40,7 @@ from storage.test_sets.test_sets import LONGEST_NOTE, Removed, checked_note
 from storage.workspace import Workspace
 
 NEAR_DUPLICATES = "near-duplicate distance"
-"""Name of a threshold that the release of a version with splits records, besides the given thresholds."""
+"""Name of a threshold that a release records if images have splits, in addition to the given thresholds."""
 MOST_AT_ONCE = 100_000
 """Maximum number of images in one command."""
 MOST_THRESHOLDS = 100
@@ -131,7 +131,7 @@ class Added:
     already: int
     """Number of images that were not added, since the draft has them or they were given twice."""
     left_out: int = 0
-    """Number of entries that are not in the catalogue."""
+    """Number of requested images that are not in the catalogue."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Readiness:
     """Number of sources, and of images whose source the workspace does not have, that have no hashes yet. A release
     hashes them and compares them with the others."""
     tasks: Mapping[TaskKind, tuple[str, ...]]
-    """Images by kind of task, if there are two kinds. They do not prevent a release, but a model has one task."""
+    """Images by kind of task; {} if all have the same. Two kinds may be released, but a model has one task."""
 
 
 class TestSetDrafts:
@@ -358,14 +358,14 @@ class TestSetDrafts:
         return self.split(sent)
 
     def split(self, sent: SplitTestSet, on_count: OnCount | None = None) -> SplitResult:
-        """Split a draft. Raises UserError if it has no images, no share is given, or splits to keep leak already."""
+        """Split a draft. Raises UserError without images or shares, or if a group of images has two splits to keep."""
         draft, entries = self._to_split(sent)
         split_of, result = _split(sent, entries, self._units(entries, on_count))
         self._sets.set_splits(draft.number, split_of)
         return result
 
     def preview(self, sent: SplitTestSet) -> SplitResult:
-        """Return the result of `split`, as far as known without opening an image. Raises UserError as `split`."""
+        """Return the likely result of `split`. Opens no image and saves nothing. Raises UserError as `split` does."""
         _, entries = self._to_split(sent)
         units, compared = self._known_units(entries)
         return replace(_split(sent, entries, units)[1], compared=compared)
@@ -414,7 +414,7 @@ class TestSetDrafts:
         return {**version_facts(version), "warning": self.warning(version)}
 
     def readiness(self, draft: SetVersion) -> Readiness:
-        """Return whether a draft can be released, as far as known at once; cached until something is saved."""
+        """Return the obstacles to a draft's release, as known without opening images. Cached until the next save."""
         return self._ready.once((draft.number, self._workspace.saved()), lambda: self._readiness(draft))
 
     def _readiness(self, draft: SetVersion) -> Readiness:
@@ -428,7 +428,7 @@ class TestSetDrafts:
         return draft_of(self._workspace, test_set)
 
     def _entry(self, case: CaseOfSet, masks: dict[tuple[str, tuple[int, int]], str]) -> SetEntry:
-        """Return a test case as an entry, with its mask scaled to the image. `masks` caches scaled masks."""
+        """Return the entry of a test case for a set, with its mask scaled to the image. `masks` caches scaled masks."""
         mask = case.mask
         if mask is not None and case.image_size != case.source_size:
             key = (mask, case.image_size)
@@ -444,7 +444,7 @@ class TestSetDrafts:
         return units_of(entries, {sha: known.perceptual for sha, known in hashes.items()}, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
-        """Return the groups known from earlier comparisons, and True if all pictures were compared."""
+        """Return the groups of images that earlier comparisons give, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
         units = units_of(entries, {sha: known.perceptual for sha, known in hashes.items()}, twins or ())
@@ -464,8 +464,8 @@ class TestSetDrafts:
         units: Callable[[], Sequence[Unit]],
         thresholds: Mapping[str, float] | None = None,
     ) -> Iterator[Obstacle]:
-        """Yield the obstacles to a release. One is a draft equal to its parent version: with the same images and, if
-        given, the same `thresholds`.
+        """Yield the obstacles to a release. A draft that equals its parent version is one: it has the same images and,
+        if given, the same `thresholds`.
         """
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
@@ -489,7 +489,7 @@ class TestSetDrafts:
 
 
 def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
-    """Return images by task in words, such as "40 images of classification and 2 of segmentation"."""
+    """Return the numbers of images by task, such as "40 images of classification and 2 of segmentation"."""
     (first, images), (second, others) = sorted(tasks.items(), key=lambda item: (-len(item[1]), item[0]))
     return f"{count_of(len(images), 'image')} of {first} and {len(others):,} of {second}"
 
@@ -515,7 +515,7 @@ def _split(
 def _not_accepted(
     entries: Sequence[SetEntry], cases: Mapping[int, str], imported: Mapping[str, str]
 ) -> Iterator[Obstacle]:
-    """Yield an obstacle if images are not accepted. `cases` has their verdicts by test case, `imported` by SHA-256."""
+    """Yield an obstacle if images are not accepted. `cases` has verdicts by test case id, `imported` by SHA-256."""
     verdicts = [*cases.values(), *imported.values()]
     if not verdicts:
         return

@@ -61,8 +61,8 @@ def export_version(
 
 
 def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
-    """Return the text `name`, such as “model”, from the lineage in an image's facts; "" if there is none. Facts of
-    imported images may have any shape.
+    """Return the value of the key `name`, such as "model", in the lineage in `facts`; "" if it is missing or no text.
+    Facts of imported images may have any shape.
     """
     lineage = facts.get("lineage")
     value = lineage.get(name) if isinstance(lineage, dict) else None
@@ -70,7 +70,7 @@ def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
 
 
 def _licences(models: Sequence[str], licences: Mapping[str, str]) -> dict[str, str]:
-    """Return the licence of each model, "" if unknown. The shipped profiles' licences are known too."""
+    """Return the licence of each model, from `licences` or else from the shipped profiles; "" if unknown."""
     known = dict(licences)
     for name in profile_names() if set(models) - known.keys() else ():
         known = {**load_profile(name).drawing_licences(), **known}
@@ -92,7 +92,7 @@ class VersionImages:
             yield from self._examples(entries[start : start + _AT_ONCE])
 
     def of(self, some: Sequence[Example]) -> Iterator[Example]:
-        """Yield the given images again, in the given order, with all facts."""
+        """Yield the images of `some` in the same order, with all known facts."""
         return self._examples([self._entries[example.sha] for example in some])
 
     def _examples(self, entries: Sequence[SetEntry]) -> Iterator[Example]:
@@ -123,7 +123,7 @@ class VersionImages:
 
 
 _packet = lru_cache(maxsize=64)(xmp)
-"""Returns the XMP packet of a method, which all images drawn by the method share."""
+"""Returns the XMP metadata, as a packet, for all images drawn by a method."""
 
 
 def _is_drawn(entry: SetEntry, facts: Mapping[str, Any]) -> bool:
@@ -150,7 +150,7 @@ def _said_of(known: CaseFacts, captions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _brought(origin: Mapping[str, Any], source: str, captions: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata of an imported image from the facts that `origin_of` made, or of a source image."""
+    """Return the metadata of an imported or source image. `origin` holds the facts that `origin_of` stored."""
     return {
         "caption": origin.get("caption") or captions.get(source, ""),
         "new_caption": origin.get("new_caption", ""),
@@ -161,6 +161,6 @@ def _brought(origin: Mapping[str, Any], source: str, captions: Mapping[str, str]
 
 
 def stem_of(entry: SetEntry) -> str:
-    """Return the file name without suffix of an entry: the same in every workspace, and never a path."""
+    """Return a file name without suffix for an entry. It is the same in every workspace, and has no folder."""
     words = re.sub(r"[^a-z0-9]+", "-", entry.label.lower())[:_LONGEST_STEM].strip("-")
     return f"{words or 'image'}-{entry.image[:16]}"

@@ -68,7 +68,7 @@ class SetExports:
         """
         self._lock = threading.Lock()
         self._waited: dict[int, int] = {}
-        """For each export that only waiting callers want, the number of these callers."""
+        """Number of waiting callers by export. Exports that other users want too are absent."""
         self._tell_what_was_lost()
 
     def start(self, reference: str, layout: str, waits: bool = False) -> WorkView:
@@ -98,7 +98,7 @@ class SetExports:
             return self._queue.view(number)
 
     def leave(self, number: int, needed: bool = False) -> None:
-        """Stop waiting for an export. If nobody else wants it and it is not `needed` later, it is cancelled."""
+        """Stop waiting for an export. Cancel it if nobody else wants it and `needed` is False."""
         with self._lock:
             left = self._waited.pop(number, 0) - 1
             if left > 0 and not needed:
@@ -124,7 +124,7 @@ class SetExports:
         return export
 
     def _tell_what_was_lost(self) -> None:
-        """Mark exports of a killed studio as failed, and remove their files."""
+        """Mark the exports that a killed studio left as failed, and remove their files."""
 
         def lost(_: OnCount) -> None:
             raise UserError("The studio ended before this export was fetched: export the version again.")
@@ -155,8 +155,8 @@ class SetExports:
 def written_export(
     workspace: Workspace, version: SetVersion, layout: str, write: Callable[[Path], object]
 ) -> ReadyExport:
-    """Return the zip that `write` writes to the given path, in a new folder. An error removes the folder. Raises
-    UserError if the disk fails.
+    """Call `write` with the path of a zip in a new folder, and return the finished zip. An error removes the folder.
+    Raises UserError if the disk fails.
     """
     name = f"{file_stem(version.set_name, 'test-set')}-v{version.place}-{layout}.zip"
     place: Path | None = None
@@ -174,7 +174,7 @@ def written_export(
 
 
 def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
-    """Pack the files of an export as a zip with one folder `name`, the manifest last. Each file is then deleted."""
+    """Pack `folder` as the zip `file` with one folder `name`, the manifest last. Files are deleted once packed."""
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     files.sort(key=lambda file: file == MANIFEST)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -191,7 +191,7 @@ def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
 
 
 def file_stem(name: str, otherwise: str) -> str:
-    """Return a name that is valid in file names of every system and in HTTP headers; else `otherwise`."""
+    """Return `name` changed to be valid in file names and HTTP headers, or `otherwise` if nothing of it is left."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_STEM].strip("-") or otherwise
 
 

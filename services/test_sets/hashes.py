@@ -43,21 +43,21 @@ def hashes_in(picture: Image.Image) -> ImageHashes:
 
 
 def compared_of(workspace: Workspace, entries: Sequence[SetEntry]) -> tuple[str, ...]:
-    """Return the pictures to compare for grouping: sources, or images whose source is not in the workspace."""
+    """Return the pictures to compare for grouping: all sources, and each image whose source the workspace lacks."""
     here = images_here(workspace, (entry.source for entry in entries))
     known = frozenset(here)
     return tuple(dict.fromkeys([*here, *(entry.image for entry in entries if entry.source not in known)]))
 
 
 def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:
-    """Return those images that the workspace has, in order. It may lack the sources of imported images."""
+    """Return the images that the workspace has, in order. It may lack the source images of imported images."""
     shas = list(dict.fromkeys(images))
     here = workspace.images.sizes(shas)
     return tuple(sha for sha in shas if sha in here)
 
 
 def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | None = None) -> Looks:
-    """Return small copies of images, to find twins, in order. Raises UserError for a missing or damaged file."""
+    """Return small copies of `images`, in which to find twins. Raises UserError for a missing or damaged file."""
     looks = np.empty((len(images), *SHAPE), np.uint8)
     for place, sha in enumerate(images):
         looks[place] = workspace.thumbnails.look(sha)
@@ -76,7 +76,7 @@ def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | No
 
 
 def twins_in(workspace: Workspace, images: Sequence[str], others: Sequence[str]) -> frozenset[str]:
-    """Return the images that have a twin among the others; empty for more than `MOST_TWINS`."""
+    """Return the images that have a twin in `others`; empty if there are more than `MOST_TWINS` of either."""
     if max(len(images), len(others)) > MOST_TWINS:
         return frozenset()
     pairs = twins_between(looks_of(workspace, images), looks_of(workspace, others))

@@ -42,9 +42,9 @@ class LeakRow:
     image: str = ""
     """SHA-256 of the image that the file matches; "" if the file could not be compared."""
     role: Role = "generated"
-    """Role of that image. A "source" is an image from which images of the test set were made."""
+    """Role of the matched image. A "source" is an image from which images of the test set were made."""
     distance: int = 0
-    """Number of differing bits of the perceptual hashes; 0 for a "copy", which is not found by its hash."""
+    """Number of differing bits of the perceptual hashes. 0 for an edited copy, which is found without hashes."""
     reason: str = ""
     """One sentence on why the file was not compared; "" if it was."""
 
@@ -63,7 +63,7 @@ class LeakReport:
     compared: int
     """Number of images and sources of the test set with which the files were compared."""
     copies: bool
-    """True if copies were searched; False if the test set has more than `MOST_TWINS` images and sources."""
+    """True if edited copies were searched for; False if the test set has more than `MOST_TWINS` images and sources."""
 
     @property
     def leaks(self) -> tuple[LeakRow, ...]:
@@ -108,7 +108,7 @@ def check_folder(
 
 
 class _Index:
-    """The images of a version on which a model must not be trained, and their sources, prepared for comparison."""
+    """Images of a version on which no model may be trained, with their sources, prepared for comparison."""
 
     def __init__(self, workspace: Workspace, version: SetVersion) -> None:
         entries = [entry for entry in workspace.test_sets.entries(version.number) if entry.split != "train"]
@@ -147,7 +147,7 @@ class _Index:
 
 
 def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
-    """Return the report row of a file that hashes match or that cannot be compared; else its small copy."""
+    """Return the report row of a file that matches by hash or cannot be compared; otherwise its small copy."""
     file = _named(path, folder)
     if not path.is_file():  # a broken link, or a pipe, which would block this program
         return LeakRow(file, "not compared", reason="This is no file, or a link to a missing file.")
@@ -163,7 +163,7 @@ def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield every file in a folder and below, each folder once; and a sentence for a folder that is unreadable."""
+    """Yield (path, "") of each file in a folder and below, and (path, reason) of each folder that is unreadable."""
     problems: list[tuple[Path, str]] = []
 
     def cannot(error: OSError) -> None:

@@ -24,11 +24,11 @@ class TestSetServices:
         commands.take_on(self.versions)
         commands.take_on(self.drafts)
         self.exports, self.work = SetExports(workspace, changes), WorkQueue(changes)
-        """Zips of versions; and a queue for splits, releases and checks of large sets, under the set's id."""
+        """`exports` makes zips of versions. `work` queues splits, releases and checks of large sets, by set id."""
         self.stored = workspace.test_sets
         """Stored sets with their versions and entries."""
         self.set_of, self.version_of = partial(set_of, workspace), partial(version_of, workspace)
-        """Return the test set of an id or name, and the version of a reference. Both raise Missing."""
+        """Functions that return a test set by id or name, and a version by reference. Both raise Missing."""
         self.orphans = workspace.images.orphans
         """Returns unused image files."""
         self.workspace_folder = str(workspace.folder)

@@ -71,7 +71,7 @@ class Verified:
     missing: tuple[str, ...]
     """SHA-256s of missing files."""
     damaged: tuple[str, ...]
-    """SHA-256s that name files with other content, or files that cannot be read."""
+    """SHA-256s whose files have another content, or cannot be read."""
 
     @property
     def whole(self) -> bool:
@@ -155,7 +155,7 @@ class Versions:
         raise Missing("This image is not in this version. The page may be out of date: reload it.", field="image")
 
     def compare(self, old: str, new: str) -> Difference:
-        """Return the differences between two versions, given by reference. Raises Missing for an unknown version."""
+        """Return the differences between the versions with these references. Raises Missing for an unknown version."""
         return self.difference(*(version_of(self._workspace, reference) for reference in (old, new)))
 
     def difference(self, old: SetVersion, new: SetVersion) -> Difference:
