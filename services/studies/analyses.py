@@ -22,12 +22,12 @@ MANY_VOTES = 2_000
 KEPT = 8
 """Number of studies whose analysis is in memory."""
 QUICK_SECONDS = 0.1
-"""An analysis that takes at most this many seconds is repeated at every change."""
+"""Maximum seconds that a quick analysis takes. A quick analysis is repeated after every change."""
 SHARE, LONGEST_SECONDS = 0.05, 20.0
 """Limits for a slower analysis: the maximum share of the time spent on repeating it, and the maximum age in seconds of
-the older figures that are shown in between."""
+an old analysis that is still shown."""
 Stamp = tuple[object, object]
-"""Two values that differ after a change: the study's state, never shown late, and a number for all its data."""
+"""State and revision number of a study. The revision differs after any change; a new state is shown at once."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Analysis:
     data: StudyData
     report: StudyReport
     stamp: Stamp
-    """State of the study from which the figures were computed."""
+    """State and revision of the study from which the figures were computed."""
     at: float
-    """Time of the analysis, on the monotonic clock."""
+    """Time at which the analysis ended, in seconds on the monotonic clock."""
     seconds: float
     """Processor seconds that the analysis took."""
     shown: dict[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
@@ -52,7 +52,7 @@ class Analysis:
 
 
 class Analyses:
-    """Cached analyses. `load` returns a study's data; `stamp` returns, cheaply, a value that differs after a change."""
+    """Cached analyses of studies. `load` returns a study's data. `stamp` quickly returns its state and revision."""
 
     def __init__(self, load: Callable[[str], StudyData], stamp: Callable[[str], Stamp]) -> None:
         self._load, self._stamp = load, stamp
@@ -64,7 +64,7 @@ class Analyses:
         """Number of calls of `changed`. An analysis that began before the latest call is not cached."""
 
     def of(self, study_id: str) -> Analysis:
-        """Return the analysis of a study, or a slightly older one if it takes long. Concurrent requests share it."""
+        """Return a study's analysis. If it takes long, it may be some seconds old. Concurrent requests share it."""
         with self._lock_of(study_id):
             with self._lock:
                 cached, changes = self._kept.get(study_id), self._changes
@@ -78,7 +78,7 @@ class Analyses:
             return analysis
 
     def is_current(self, found: Analysis) -> bool:
-        """Return True if the data of a study is unchanged since an analysis."""
+        """Return True if the study is unchanged since the analysis `found`."""
         return found.stamp == self._stamp(found.data.study.id)
 
     def changed(self) -> None:
@@ -127,7 +127,7 @@ class Analyses:
 
 
 def _timed(data: StudyData) -> tuple[StudyReport, float]:
-    """Return the report and the processor seconds that it took."""
+    """Return the report on a study, and the processor seconds that it took."""
     started = time.thread_time()
     report = analyse(data)
     return report, time.thread_time() - started

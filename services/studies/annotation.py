@@ -28,7 +28,7 @@ from study.questions import check_answers
 from study.training import feedback
 
 Status = StandingKind | Literal["item", "feedback", "person", "done", "waiting", "paused", "closed"]
-"""Status of a worker's page. No page has the standing "may vote"."""
+"""Status of a worker's page. The value "may vote" of `StandingKind` never occurs."""
 LONGEST_COMMENT = 2000
 """Maximum number of characters of a comment or a text answer."""
 LONGEST_NAME = 200
@@ -236,7 +236,7 @@ class AnnotationService:
         answers: Annotated[GivenAnswers, Field(description="The answer by question id")],
         comment: Annotated[str, BeforeValidator(_typed), Field(description="A comment by the worker")] = "",
         seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds that the worker looked")] = 0.0,
-        key: Annotated[Key, Field(description="A text of your choice: sent twice, answers count once")],
+        key: Annotated[Key, Field(description="A text of your choice. Answers with an equal key count once")],
     ) -> AnnotationStep:
         """Save the answers to an item and return the next step. Sending the same key again saves nothing. Raises
         NotYours for another worker's assignment, WorkerNotAllowed for a worker who may not vote, Over for a closed
@@ -267,7 +267,7 @@ class AnnotationService:
         assignment: AssignmentId,
         answers: Annotated[GivenAnswers, Field(description="The answers so far by question id")],
         comment: Annotated[str, BeforeValidator(_typed), Field(description="The comment so far")] = "",
-        seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds of looking so far")] = 0.0,
+        seconds: Annotated[float, BeforeValidator(_seconds), Field(description="Seconds of viewing so far")] = 0.0,
         at: Annotated[
             float, Field(ge=0, le=1e14, description="Milliseconds since 1970, by the clock of the browser")
         ] = 0.0,
@@ -327,14 +327,14 @@ class AnnotationService:
         return assignment
 
     def image(self, token: str, worker: str) -> str:
-        """Return the SHA-256 of the image that a token of this worker represents. Raises NotYours for others."""
+        """Return the SHA-256 of the image that a token of this worker represents. Raises NotYours for other tokens."""
         sha = self._studies.assignments.image_of(token, worker)
         if sha is None:
             raise NotYours
         return sha
 
     def example(self, study_id: str, number: int, worker: str) -> str:
-        """Return the SHA-256 of an example, by number from 0, in a study of this worker. Raises NotYours."""
+        """Return the SHA-256 of a study's example `number` (from 0). Raises NotYours if the worker has none such."""
         examples = self._of(study_id, worker)[0].rules.examples
         if not 0 <= number < len(examples):
             raise NotYours
@@ -363,7 +363,7 @@ class AnnotationService:
             raise WorkerNotAllowed(now.text or f"The {kind} is over: please go on with what comes next.")
 
     def _judged(self, study: Study, enrolment: Enrolment) -> tuple[Study, Enrolment]:
-        """Exclude the worker if the control policy requires it, unless readmitted or in a closed study."""
+        """Exclude the worker if the control policy requires it; never in a closed study or after a readmission."""
         if study.state != "closed" and enrolment.exclusion is None and not enrolment.readmitted:
             reason = judge(study.rules.controls, enrolment.controls_seen, enrolment.controls_right)
             if reason:
@@ -372,7 +372,7 @@ class AnnotationService:
         return study, enrolment
 
     def _first(self, study: Study, enrolment: Enrolment, now: Standing) -> AnnotationStep:
-        """Return the step with the next training or quiz item."""
+        """Return the step with the next item of the training or the quiz that the worker must take first."""
         kind: ItemKind = "training" if now.kind == "training" else "quiz"
         assignment = self._claim(study, enrolment.worker, kind)
         if assignment is not None and assignment.item.kind != kind:  # a lease from before the quiz was required again
@@ -411,7 +411,7 @@ class AnnotationService:
         return claimed
 
     def _lost(self, item: Item) -> list[str]:
-        """Return the pictures of an item that cannot be read."""
+        """Return the SHA-256s of an item's pictures that cannot be read."""
         return [sha for sha in (item.image_sha, item.source_sha) if sha and not self._is_whole(sha)]
 
     def _is_whole(self, sha: str) -> bool:

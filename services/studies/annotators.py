@@ -1,6 +1,6 @@
 """Annotators' sessions and the pictures that annotators get.
 
-To stop guessing, wrong codes and links are limited, each by itself and all from one address together. The address of a
+To stop guessing, tries with wrong codes and links are limited, by code or link and by network address. The URL of a
 picture contains a token, which is computed from the worker, the picture and a secret of this process. Nobody can guess
 the token, and it reveals nothing. It is the same before and after the picture's item is assigned, so the browser need
 not load the picture twice. A picture is sent without any metadata that could reveal its origin.
@@ -33,7 +33,7 @@ from storage.studies.studies import Studies
 
 _OPEN = ("running", "paused")
 MOST_PARAMETERS = 20
-"""Maximum number of parameters in the link of a panel."""
+"""Maximum number of parameters in a link that brings a panel's participants."""
 MOST_TOKENS = 20_000
 """Maximum number of valid picture tokens of all workers. The least recently used ones are dropped."""
 MEDIA_TYPE = "image/png"
@@ -56,7 +56,7 @@ class Joined:
     token: str
     """Token of a new session; "" for a worker who was signed in."""
     earlier: bool = False
-    """True if another worker, perhaps the same person, took part in this study from this browser."""
+    """True if another worker took part in this study from this browser before, perhaps the same person."""
 
 
 class SignIn(Command, name="sign-in"):
@@ -81,9 +81,9 @@ class Join(Command, name="join"):
 
 
 class _Tries:
-    """Limits wrong codes, or wrong links. Each wrong text has its own limit per address, so that a school class behind
-    one address is not blocked. The limit of a whole address is higher than people mistype. Guessing within it is
-    hopeless, since a code has 80 random bits.
+    """Limits tries with wrong codes, or wrong links. Each wrong text has its own limit per address, so that one person
+    does not block a school class behind the same address. The limit for all wrong texts of an address is higher than
+    people reach by mistyping. Guessing within it is hopeless, since a code has 80 random bits.
     """
 
     def __init__(self) -> None:
@@ -91,12 +91,12 @@ class _Tries:
         self._all = Limiter(attempts=200, seconds=300, in_all=5000)
 
     def check(self, key: str, typed: str) -> None:
-        """Call this before each try. Raises TooMany if the address `key` must wait."""
+        """Check that the address `key` may try the code or link `typed` now. Raises TooMany if it must wait."""
         self._all.check(key)
         self._same.check(self._one(key, typed))
 
     def failed(self, key: str, typed: str) -> None:
-        """Record a failed try of the address `key` with a text."""
+        """Record that the address `key` failed with the code or link `typed`."""
         self._all.failed(key)
         self._same.failed(self._one(key, typed))
 
@@ -207,7 +207,7 @@ class AnnotatorSessions:
 
 
 class PictureTokens:
-    """Tokens of pictures. Thread-safe. They end with the process; then an assignment's stored tokens are used."""
+    """Tokens of pictures. They end with the process; stored tokens of assignments still work then. Thread-safe."""
 
     def __init__(self, most: int = MOST_TOKENS) -> None:
         self._secret = secrets.token_bytes(32)

@@ -46,8 +46,8 @@ _STEPPING = threading.Lock()
 
 
 def keep_in_step(studies: Studies, study_id: str, disguise: Disguise) -> bool:
-    """Replace the made control, quiz and training items of a draft if its rules or images require others. Return True
-    if items were replaced. Call this after adding images to a draft. A started study stays as it is.
+    """Replace the control, quiz and training items that the studio made for a draft, if its rules or images now require
+    others. Return True if items were replaced. Call this after adding images. A started study stays unchanged.
     """
     # Without the lock, two threads would both add the same items.
     with _STEPPING:
@@ -88,7 +88,7 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
 
 
 def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
-    """Record in the rules that made items of `gone` are not made again as any kind, unless they are in `stay`."""
+    """Record in the rules that the made items in `gone` are not made again, of any kind, unless `stay` has them."""
     rules = studies.get(study_id).rules
     staying = {what_it_shows(item) for item in stay}
     new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in _KNOWN]
@@ -118,7 +118,7 @@ def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
 
 
 def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disguise: Disguise) -> tuple[NewItem, ...]:
-    """Return the control items for images added to a running study. Items in `there` are not made again."""
+    """Return control items made for images added to a running study. `there` has the items that it has already."""
     rules = study.rules
     if rules.controls.share <= 0:
         return ()
@@ -128,7 +128,7 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
 
 
 def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:
-    """Return made items, disguised if needed: no two pictures are equal, and none equals one in `there`."""
+    """Disguise made items where needed, and return all: no two pictures are equal, and none equals one in `there`."""
     used_looks = {(what_it_shows(item).image_sha, _look(item)) for item in there}
     shown = []
     for item in made:
@@ -162,7 +162,7 @@ def disguises(workspace: Workspace) -> Disguise:
 
 
 def disguised(image: Image.Image, seed: str, number: int = 1) -> Image.Image:
-    """Return a disguised copy, RGB and of the same size. `number` chooses from `LOOKS`, `seed` the amounts."""
+    """Return a disguised copy, RGB and of the same size. `number` selects ranges in `LOOKS`, `seed` values in them."""
     chance = random.Random(f"disguise\0{seed}" + (f"\0{number}" if number > 1 else ""))
     light, colour, warmer = LOOKS[(number - 1) % len(LOOKS)]
     lit = ImageEnhance.Brightness(image.convert("RGB")).enhance(chance.uniform(*light))

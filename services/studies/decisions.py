@@ -25,7 +25,7 @@ from storage.studies.studies import Studies
 
 LONGEST_REASON = 500
 UNDECIDED = ("no consensus", "too few votes")
-"""Outcomes of a question that a person may decide."""
+"""Outcomes of votes on a question that let a person decide it."""
 FAR = 2
 """Minimum difference between the highest and lowest rating on a scale that counts as a disagreement."""
 
@@ -69,7 +69,7 @@ def cases(report: StudyReport) -> tuple[Disagreement, ...]:
 
 
 def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> int | None:
-    """Return the position of the requested case, or else of the first undecided one; None if all are decided."""
+    """Return the position of the case of `item` and `question`, or of the first undecided case; None without any."""
     for place, case in enumerate(found):
         if item is not None and (case.item, case.question) == (item, question):
             return place
@@ -177,7 +177,7 @@ def _spread(case: Disagreement) -> int:
 
 
 def _reason(sent: WorkerDecision) -> str:
-    """Return the reason, or raise UserError if it is empty: the worker or the methods paragraph needs it."""
+    """Return the reason of a decision. Raises UserError if it is empty, since workers or the methods text need it."""
     if not sent.reason:
         raise UserError("Please give the reason in a few words.", field="reason")
     return sent.reason

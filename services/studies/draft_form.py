@@ -99,7 +99,7 @@ WhyText = Annotated[str, typed_text(LONGEST_WHY, one_line=True)]
 
 
 def _questions(sent: Sequence[object]) -> tuple[Question, ...]:
-    """Return the typed questions. A missing id is made from the text; `follows` is a position from 0."""
+    """Return the typed questions. A missing id is made from the text. In `sent`, `follows` is a position from 0."""
     questions: list[Question] = []
     for entry in sent[:40]:
         if isinstance(entry, Mapping):
@@ -147,7 +147,7 @@ _SMALL = frozenset("a an and are as at be do does how in is it of on or still th
 
 
 def _examples(sent: Sequence[object], before: Sequence[InstructionExample]) -> tuple[InstructionExample, ...]:
-    """Return the typed examples. Their pictures must be in `before`, since new ones are added elsewhere."""
+    """Return the typed examples. An example whose picture is not in `before` is left out: the form adds no pictures."""
     known = {example.sha for example in before}
     return tuple(
         InstructionExample(str(entry["sha"]), _text(entry.get("answer"))[:400], _text(entry.get("why"))[:1000])
@@ -183,5 +183,5 @@ def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question
 
 
 def default_rules(template_rules: Rules, quiz: int, seed: int) -> Rules:
-    """Return the rules of a new draft: a template's, with a quiz for people without a record, and a seed."""
+    """Return a template's rules for a new draft, with a seed, and `quiz` quiz items for workers without a record."""
     return replace(template_rules, eligibility=replace(template_rules.eligibility, quiz=quiz), seed=seed)

@@ -16,11 +16,11 @@ from core.studies import Study
 TABS_KEPT = 2000
 """Maximum number of pages whose latest request is remembered."""
 STATES_KEPT = 20
-"""Maximum number of states from which a page may go on, if only it has changed the draft since."""
+"""Maximum number of earlier states of the form from which a page may save, if only it has saved since."""
 
 
 def form_state(study: Study) -> str:
-    """Return the state of a draft's form, as a short text. Items are no part of it: no save replaces them."""
+    """Return a hash of a draft's name and rules, as a short text. Items do not count, since no save replaces them."""
     return hashlib.sha256(repr((study.name, replace(study.rules, left_out=()))).encode()).hexdigest()[:24]
 
 
@@ -32,7 +32,7 @@ class _TabSaves:
     now: str
     """State of the form after the page's last save."""
     earlier: tuple[str, ...]
-    """Earlier states from which the page may go on: its later saves contained everything in these states."""
+    """Earlier states of the form from which the page may save: its later saves contained all that they have."""
 
 
 class DraftSaves:

@@ -80,7 +80,7 @@ class DrawsItems(StudyCommand, ItemDraw):
 
 @dataclass(frozen=True)
 class DraftState:
-    """A draft with all that is to be corrected before the start."""
+    """A draft with the problems to correct before the study can start."""
 
     study: Study
     items: tuple[Item, ...]
@@ -101,7 +101,7 @@ class DraftState:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Return the first problem of each field, in a sentence. Only problems that prevent the start are included."""
+        """Return by field, in a sentence, the first problem that prevents the start. Fields without any are absent."""
         stops: list[RuleProblem | Finding] = [*self.troubles, *(finding for finding in self.findings if finding.stops)]
         return {entry.field: entry.text for entry in reversed(stops)}
 
@@ -113,7 +113,7 @@ class DraftState:
 
 @dataclass(frozen=True)
 class DrawnItems:
-    """A draft after items were drawn into it, and the draw in words."""
+    """A draft after items were drawn into it, and a sentence on how they were drawn."""
 
     draft: DraftState
     words: str
@@ -121,7 +121,7 @@ class DrawnItems:
 
 @dataclass(frozen=True)
 class FilterNote:
-    """The test cases that a draw can use, in numbers and words."""
+    """Numbers of the test cases that a draw can use, with a description in words."""
 
     words: str
     free: int
@@ -144,8 +144,8 @@ class StudyDrafts:
         self._saves = DraftSaves()
 
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
-        """Bring a draft's made control, quiz and training items up to date, then return the state of the draft.
-        `unread` holds the problems of unreadable fields.
+        """Bring the control, quiz and training items that the studio made for a draft up to date, then return the state
+        of the draft. `unread` holds the problems of unreadable fields.
         """
         keep_in_step(self._studies, study_id, self.disguise)
         study, items = self._studies.get(study_id), self.items(study_id)
@@ -350,7 +350,7 @@ class StudyDrafts:
         return DrawnItems(draft, f"{words[:1].upper()}{words[1:]}." if words else "")
 
     def drawn(self, study: Study, request: ItemDraw) -> tuple[tuple[NewItem, ...], str]:
-        """Return the items of a draw, and the draw in words. Saves nothing. Raises UserError if there are none."""
+        """Return drawn items, and words on how they were drawn. Saves nothing. Raises UserError if there are none."""
         catalogue = self._workspace.catalogue
         pool = pool_of(catalogue, request, study.id)
         if pool.unmeasured and measure(self._workspace, self._masks, pool.model):
@@ -418,7 +418,7 @@ class StudyDrafts:
         return self.change(sent, of_items=remove)
 
     def _save(self, sent: DraftCommand, study: Study, change: Callable[[Rules], Rules]) -> tuple[RuleProblem, ...]:
-        """Save the form's readable fields, with `change` applied to the rules. Return the unreadable fields."""
+        """Save the readable fields, with `change` applied to the rules. Return the problems of unreadable fields."""
         name, typed, unread = draft_form.read_draft(sent.form, study.name, study.rules)
         rules = change(typed)
         if rules != study.rules:

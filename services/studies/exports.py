@@ -75,7 +75,7 @@ def results_json(study: StudyExport) -> bytes:
 
 
 def truth_csv(study: StudyExport) -> bytes:
-    """Return a CSV of how items and questions look, with known right answers, for simulated annotators."""
+    """Return a CSV by which simulated annotators recognise items and questions, with the known right answers."""
 
     @cache
     def pixels(sha: str | None) -> str:
@@ -95,7 +95,7 @@ def truth_csv(study: StudyExport) -> bytes:
 
 
 def payment_csv(study: StudyExport) -> bytes:
-    """Return a CSV with each worker's work and its approval, from which a panel can pay its participants."""
+    """Return a CSV with each worker's amount of work and its approval, so that a panel can pay its participants."""
     participants = study.workspace.studies.panels.participants(study.data.study.id)
     return _csv(tables.payment_rows(study.data, participants), tables.PAYMENT_COLUMNS)
 
@@ -200,7 +200,7 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def _pictures(data: StudyData) -> tuple[dict[str, str], dict[int, str], dict[int, str]]:
-    """Return each picture file's SHA-256, and each item's files of image and source. Items share source files."""
+    """Return three mappings: SHA-256 by picture file, image file by item id, and source file by item id."""
     files: dict[str, str] = {}
     image_of: dict[int, str] = {}
     source_of: dict[int, str] = {}
@@ -229,7 +229,7 @@ def _about(data: StudyData, history: Sequence[tuple[Any, datetime]]) -> dict[str
 
 
 def parquet(rows: Iterable[Mapping[str, Cell]], columns: Mapping[str, Kind]) -> bytes:
-    """Return the rows as a Parquet file with the given column types, also without rows."""
+    """Return the rows as a Parquet file with the given column types, which it has even without rows."""
     import pyarrow
     from pyarrow.parquet import write_table
 
@@ -327,7 +327,7 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
 
 
 def _check(data: StudyData) -> None:
-    """Check that pages and exports can show the study. Raises their errors."""
+    """Check that pages and exports can show a study. Raises the error that they would raise."""
     check_rules(data.study.rules)
     paragraph(analyse(data))
     tables.answer_rows(data)

@@ -250,7 +250,7 @@ class _Pictures:
         self.named: set[str] = set()
 
     def is_image(self, name: str) -> bool:
-        """Return True if a file's name says that it is an image. A single file counts under any name."""
+        """Return True if a file has the name of an image. With `ImportFiles.any_name`, any name counts that is not hidden."""
         return (is_image(name) or self._files.any_name) and not hidden(name)
 
     def find(self, name: str, row: int) -> str:
@@ -283,7 +283,7 @@ class _Pictures:
         return self._saved[name]
 
     def notes(self) -> tuple[str, ...]:
-        """Return sentences on the corrections that were made to pictures, each with their number."""
+        """Return sentences on corrections that were made to pictures, each with the number of corrections."""
         kinds = Counter(re.sub(r"\d+x\d+ pixels", "another size", note) for note in self._noted.elements())
         return tuple(f"{note.rstrip('.')} ({count_of(count, 'time')})." for note, count in kinds.items())
 

@@ -93,7 +93,7 @@ class Pool:
     reconstructions: int = 0
     """Number of matching reconstructions left out, as the filter does not name their recipe."""
     strata: Mapping[str, int] = field(default_factory=dict)
-    """Number of images by class or by edit type, if the draw is by these; otherwise empty."""
+    """Number of images by class or edit type, if the draw takes equally many of each; otherwise empty."""
 
 
 def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
@@ -221,7 +221,7 @@ def _item(
 
 
 def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes that a mask shows: first classes in `names`, then the mask's own. () without a mask."""
+    """Return the classes that a mask shows: first those of `names`, then all by their own names. () without a mask."""
     if mask is None:
         return ()
     visible = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}

@@ -117,12 +117,12 @@ class NewCodes:
 
 @dataclass(frozen=True)
 class _Act:
-    """Functions of a command, and the states of a study that allow the command; () for all states."""
+    """Functions of a command, and the states in which a study allows the command; () for all states."""
 
     states: tuple[str, ...]
     do: Callable[[Study, Any], Any]
     look: Callable[[Study, Any], Mapping[str, object]] = lambda _study, _sent: {}
-    """Checks the command and returns values for the text on its effects. Raises UserError if it is not possible."""
+    """Checks a command, and returns values for the text on its effects. Raises UserError if it is not possible."""
 
 
 class StudyLifeCycle:
@@ -211,7 +211,7 @@ class StudyLifeCycle:
         self._studies.note("items drawn", words, study.id)
 
     def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], tuple[NewItem, ...], str]:
-        """Return the items of a draw, their control items, and the draw in words. Raises UserError if they cannot be
+        """Return the drawn items, their control items, and a sentence on the draw. Raises UserError if they cannot be
         added.
         """
         new, words = self._drafts.drawn(study, sent)
@@ -243,7 +243,7 @@ _IN_ARCHIVE: Mapping[type[StudyCommand], tuple[bool, str]] = {
     ArchiveStudy: (False, "This study is in the archive already."),
     UnarchiveStudy: (True, "This study is not in the archive."),
 }
-"""True for a command on archived studies only, False for one on others only, each with the refusal."""
+"""By command: True if the study must be in the archive, False if it must not; and the error message otherwise."""
 
 
 def _before_votes(study: Study, sent: AskForVotes) -> Mapping[str, object]:

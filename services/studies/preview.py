@@ -88,8 +88,8 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
 
 
 def _way(study: Study, items: tuple[Item, ...]) -> tuple[list[Item], list[Item], list[Item]]:
-    """Return the training items, the quiz items and the other items that one annotator would see, in order. The others
-    come in a fixed random order, with control items where `next_kind` puts them.
+    """Return, in order, the training items, the quiz items, and all other items that one annotator would see. The
+    others come in a fixed random order, with control items as often as in the study.
     """
     chance = random.Random(f"preview {study.rules.seed}")
     plain, controls, quiz, training = ([item for item in items if item.kind == kind] for kind in ITEM_KINDS)
