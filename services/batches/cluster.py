@@ -90,7 +90,7 @@ class RayPool(WorkerPool[ActorSlot]):
         try:
             self._token.touch()
         except OSError as error:
-            raise UserError(f"{images} cannot be written to: {error.strerror}.") from error
+            raise UserError(f"No file can be written to {images}: {error.strerror}.") from error
         try:
             self._ask_all_nodes(order)
             super().__init__(order, number, make)

@@ -349,7 +349,7 @@ def settings_of(plan: BatchPlan) -> Settings:
     method = recipe.drawing_method
     drawn_with = method.settings_of(settings)
     if hindrance := method.refused(profile, drawn_with):
-        raise UserError(f"make.settings asks for what the profile cannot draw. {hindrance}", field="make.settings")
+        raise UserError(f"The profile cannot draw what make.settings asks for. {hindrance}", field="make.settings")
     unmarked = isinstance(settings, SettingsWithBackgrounds) and not (settings.subject.box or settings.subject.points)
     if unmarked and profile.segmenter is None:  # nobody is there to mark each subject
         hint = "set subject.box or subject.points under make.settings, or take a profile with a segmenter"

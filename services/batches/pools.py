@@ -213,8 +213,8 @@ class WorkerPool(ABC, Generic[S]):
         self._deaths += 1
         if self._deaths >= MOST_DEATHS_AT_START * len(self._slots):
             raise UserError(
-                f"{self._deaths} workers in a row died before finishing any work. Memory may be too small for so "
-                f"many: try fewer. {died.how}"
+                f"{self._deaths} workers in a row died before finishing any work. Memory may be too small: try "
+                f"fewer workers. {died.how}"
             )
         self._slots[self._slots.index(slot)] = self._started()
         return [Returned(lot, died=True) for lot in slot.lots.values()]

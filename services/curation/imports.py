@@ -96,7 +96,7 @@ class ImportService:
         except UserError as error:
             raise UserError(str(error), field="classes") from error
         if self._state is not None and self._state.state == "running":
-            raise UserError("An import is going on already: wait for it, or stop it.")
+            raise UserError("Another import is running: wait for it, or stop it.")
 
     def import_upload(
         self,

@@ -264,7 +264,7 @@ class ImageMap:
                 process.kill()
             if process.returncode:
                 log.error("UMAP failed (%s): %s", process.returncode, _printed(output))
-                raise UserError("UMAP failed; the terminal says more. You can still use PCA.")
+                raise UserError("UMAP failed: read the studio's terminal, or use PCA instead.")
 
     def _kept(self, table: VectorTable) -> Path:
         return self._workspace.vectors.folder / f"{table.version[0]}.umap.npy"

@@ -278,7 +278,7 @@ class Meaning:
     ) -> Plain:
         """Find test cases that match a text, or that look like a given test case, the most similar first."""
         if bool(meaning.strip()) == bool(like):
-            raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
+            raise UserError("Describe the images, or name one that they should look like.", field="meaning")
         target = meaning if meaning.strip() else like
         ranked = self.ranked(target, self._workspace.catalogue.bits(filter), limit)
         listed = self._workspace.catalogue.listed(ranked.entries)
@@ -315,7 +315,7 @@ class Meaning:
         if isinstance(target, str):
             text = " ".join(target.split())
             if not any(map(str.isalnum, text)):
-                raise UserError("Say in words what the images should show.", field="meaning")
+                raise UserError("Describe in words what the images should show.", field="meaning")
             return self._wanted.once((self.embedder, text), lambda: _unit(self._models.embedder.text(text)))
         if isinstance(target, Picture):
             return self._wanted.once((self.embedder, target), lambda: self._picture_vector(target.sha))

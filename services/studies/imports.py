@@ -250,7 +250,7 @@ class _Pictures:
         self.named: set[str] = set()
 
     def is_image(self, name: str) -> bool:
-        """Return True if a file has the name of an image. With `ImportFiles.any_name`, any name counts that is not hidden."""
+        """Return True if a file has the name of an image. With `any_name`, all names count except hidden ones."""
         return (is_image(name) or self._files.any_name) and not hidden(name)
 
     def find(self, name: str, row: int) -> str:

@@ -249,11 +249,11 @@ _IN_ARCHIVE: Mapping[type[StudyCommand], tuple[bool, str]] = {
 def _before_votes(study: Study, sent: AskForVotes) -> Mapping[str, object]:
     votes, consensus, rules = sent.votes, sent.consensus, study.rules
     if votes < rules.votes:
-        raise UserError(f"Votes can only be added: give {rules.votes} or more.", field="votes")
+        raise UserError(f"The number of votes can only be raised: give {rules.votes} or more.", field="votes")
     if (votes, consensus) == (rules.votes, rules.consensus):
-        raise UserError("The rules ask for these votes and this consensus already.", field="votes")
+        raise UserError("The study has these numbers already: change the votes or the consensus.", field="votes")
     if not votes < 2 * consensus <= 2 * votes:
-        raise UserError(f"The consensus has to be {votes // 2 + 1} to {votes} of {votes} votes.", field="consensus")
+        raise UserError(f"With {votes} votes, set the consensus to {votes // 2 + 1} to {votes}.", field="consensus")
     # The smallest consensus of this many votes that is at least as strict as that of the present rules.
     return {"as_strict": math.ceil(votes * rules.consensus / rules.votes - 1e-9)}
 

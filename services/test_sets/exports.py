@@ -116,7 +116,7 @@ class SetExports:
         """Return the zip of an export. Raises UserError if the export is not finished, Missing if the zip is gone."""
         view = self._queue.view(number)
         if view.state != "done":
-            raise UserError("This export is not finished, or failed: see the page of the version.")
+            raise UserError("This export is not finished, or it failed: see the page of the version.")
         export: ReadyExport = view.result
         if not export.file.is_file():
             self.cancel(number)

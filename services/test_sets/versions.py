@@ -207,7 +207,7 @@ def version_of(workspace: Workspace, reference: str) -> SetVersion:
     if _ID.fullmatch(reference.strip()) and not named:
         matching = workspace.test_sets.by_id(reference.strip())
         if len(matching) > 1:
-            raise Missing(f"{len(matching)} versions begin with {reference[:80]}: give more digits.", field="version")
+            raise Missing(f"{len(matching)} ids begin with {reference[:80]}: give more digits.", field="version")
         if matching:
             return matching[0]
     test_set = set_of(workspace, reference)

@@ -657,7 +657,7 @@ def test_an_upload_can_be_stopped_and_only_one_goes_on(
     copy = Path(shutil.copy(archive, tmp_path / "copy"))
     service.import_upload(Path(archive), "birds.zip")
     assert held.reached.wait(300)
-    with pytest.raises(UserError, match="An import is going on already"):
+    with pytest.raises(UserError, match="Another import is running"):
         service.import_upload(copy, "birds.zip")
     assert copy.exists() and service.listed()["going_on"]["state"] == "running"
     assert service.stop()["stopping"]

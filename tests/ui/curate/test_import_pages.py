@@ -140,7 +140,7 @@ def test_what_cannot_be_taken_is_refused_with_its_field(
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [({}, "going on already"), ({"layout": "cvat"}, "no format"), ({"classes": "road"}, "no class")],
+    [({}, "Another import is running"), ({"layout": "cvat"}, "no format"), ({"classes": "road"}, "no class")],
 )
 def test_what_cannot_be_taken_is_refused_before_it_is_sent(
     studio: Studio, client: TestClient, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], said: str

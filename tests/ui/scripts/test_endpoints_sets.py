@@ -258,7 +258,7 @@ def test_one_import_at_a_time(second: Served, monkeypatch: pytest.MonkeyPatch) -
     going_on = answer(url, "show_import", number=begun["number"])
     assert (going_on["state"], going_on["upload"]["state"]) == ("unfinished", "running")
     file = {"path": sent(url, archive([322]), "other.zip"), **FILE}
-    assert "An import is going on already" in refused(url, "import_images", file=file)[0]
+    assert "Another import is running" in refused(url, "import_images", file=file)[0]
     held.go_on.set()
     assert ended(studio) == "done"
 
