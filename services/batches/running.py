@@ -106,7 +106,7 @@ class BatchRuns:
         self._closing = False
         self.pool: Callable[[Order], Pool] = lambda order: ProcessPool(order, order.plan.run.workers or workers())
         self.planning = WorkQueue(self._changes, name=PLANNING)
-        """Queue of plans whose items are being chosen; each result is the number of its batch."""
+        """Queue that chooses the items of plans. The result for a plan is the number of its batch."""
 
     # Commands of pages and scripts
 
@@ -165,7 +165,7 @@ class BatchRuns:
         self,
         batch: int,
         reason: Annotated[
-            str, Field(description="The reason, word for word, as show_batch gives it; empty: all that failed")
+            str, Field(description="The reason exactly as show_batch gives it; empty to retry all failed work")
         ] = "",
     ) -> dict[str, Any]:
         """Retry failed work of a batch: all, or only work that failed for one reason. Raises UserError if nothing

@@ -187,13 +187,13 @@ class Worker:
 
 
 def _run(piece: Piece) -> SourceRun:
-    """Return the run of a source that was read in an earlier pass."""
+    """Return the run of a piece's source, which was read in an earlier pass."""
     assert piece.run is not None
     return piece.run
 
 
 class _SavingStore(MemoryStore):
-    """The store of a source whose images are saved as soon as they are drawn."""
+    """Store of one source image, which saves generated images as soon as they are drawn."""
 
     def __init__(self, source: OpenedSource, run: SourceRun, io: IoWorkers) -> None:
         super().__init__(source.image, run.values, source.mask)

@@ -47,7 +47,7 @@ class CoverageTable:
     models: tuple[str, ...]
     """Models under test that have predicted any image, sorted by name."""
     all_lines: int
-    """Number of all rows with a value; after a search, of those whose value contains the search text."""
+    """Number of all rows with a value, shown or not. After a search, only rows whose value contains the text count."""
     all_places: int
     images: int
     """Number of images in the workspace."""

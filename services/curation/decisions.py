@@ -45,7 +45,7 @@ Key = Annotated[
     str,
     Field(
         max_length=LONGEST_KEY,
-        description="A text of your choice: a command sent twice with it, such as after a lost reply, is done once",
+        description="A text of your choice. If a command is sent again with the same text, it is not done again",
     ),
 ]
 
@@ -58,7 +58,7 @@ class ImagesCommand(Command):
     )
     filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
-        None, ge=0, le=LARGEST_ID, description="Number of matches you saw; with another number now, nothing is done"
+        None, ge=0, le=LARGEST_ID, description="Number of matches that you saw; if it has changed, nothing is done"
     )
     author: Author = ""
     key: Key = ""
@@ -161,7 +161,7 @@ class CurationDecisions:
     def undo(
         self,
         decision: Annotated[
-            Id, Field(description="The decision to undo, maybe itself an undo; 0 for your latest decision in force")
+            Id, Field(description="The decision to undo, which may be an undo; 0 for your latest one in force")
         ] = 0,
         author: Author = "",
         key: Key = "",

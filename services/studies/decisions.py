@@ -49,7 +49,7 @@ class Adjudicated:
 
 
 def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the cases whose votes are complete without a consensus. Ratings are left out: their result is a mean."""
+    """Return the cases without a consensus that wait for no vote. Ratings are left out: their result is a mean."""
     scales = _scales(report)
     return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
 
@@ -77,7 +77,7 @@ def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> in
 
 
 def following(found: Sequence[Disagreement], place: int) -> int | None:
-    """Return the position of the next undecided case, from `place` on and then from 0; None if all are decided."""
+    """Return the position of the next undecided case after `place`, then from 0 on; None if there is no other."""
     around = [*range(place + 1, len(found)), *range(place)]
     return next((n for n in around if found[n].adjudication is None), None)
 
@@ -145,7 +145,7 @@ class StudyDecisions:
         answer: Annotated[str, typed_text(100), Field(description="One of its answers; empty to withdraw")],
         reason: Annotated[Reason, Field(description="The reason. It is included in the exports")] = "",
     ) -> Adjudicated:
-        """Decide a question of an item without a consensus; an empty answer withdraws the decision."""
+        """Decide a question of an item that has no consensus. An empty answer withdraws the decision."""
         report = self._analyses.of(self._studies.get(study).id).report
         open_cases = cases(report)
         place = next((n for n, case in enumerate(open_cases) if (case.item, case.question) == (item, question)), None)

@@ -56,7 +56,7 @@ class ItemDraw(BaseModel):
 
     filter: Filter = Field(
         ImageFilter(),
-        description=f"{WHICH}. Reconstructions only with their recipe, such as recipe={RECONSTRUCTION.name}",
+        description=f"{WHICH}. Reconstructions match only by their recipe: recipe={RECONSTRUCTION.name}",
     )
     how: How = Field("random", description="At random, or equally many of each label or edit type")
     count: Annotated[int, BeforeValidator(FormNumber(1, MOST).read)] = Field(

@@ -85,13 +85,13 @@ def _thresholds(sent: Any) -> Any:
 class AddToTestSet(SetCommand):
     """Command to add images to the draft of a test set."""
 
-    cases: Ids = Field((), max_length=MOST_AT_ONCE, description="Test cases, as a list or with commas between")
+    cases: Ids = Field((), max_length=MOST_AT_ONCE, description="Test cases by id, as a list or with commas between")
     entries: Ids = Field(
-        (), max_length=MOST_AT_ONCE, description="Images of the catalogue, as a list or with commas between"
+        (), max_length=MOST_AT_ONCE, description="Images by their ids in the catalogue, as a list or with commas"
     )
     filter: Filter | None = Field(None, description=WHICH)
     expected: int | None = Field(
-        None, ge=0, le=LARGEST_ID, description="Number of matches you saw; with another number now, none is added"
+        None, ge=0, le=LARGEST_ID, description="Number of matches that you saw; if it has changed, none is added"
     )
     sources: bool = Field(False, description="True to add their source images too")
 
