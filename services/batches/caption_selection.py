@@ -56,7 +56,7 @@ class SharingReport:
 
     sources: int
     sources_without: int
-    """Number of sources without a drawn caption."""
+    """Number of source images of which no caption is drawn."""
     offered: int
     """Number of captions that were written for all sources."""
     captions: int
@@ -161,7 +161,7 @@ class _CaptionSelection:
     def _eligible(
         self, captions: Sequence[CounterfactualCaption], types: Mapping[str, float]
     ) -> tuple[list[_Kind], list[int]]:
-        """Return the kind and the index of each caption of a source that may be drawn; count the others."""
+        """Return two lists: kinds and indices of the captions of a source that may be drawn. Count the others."""
         kinds, places = list[_Kind](), list[int]()
         self.offered += len(captions)
         for place, caption in enumerate(captions):

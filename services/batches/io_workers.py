@@ -187,7 +187,7 @@ class IoWorkers:
 
 
 def data_set_of(plan: BatchPlan) -> DataSet:
-    """Open the data set of a plan. Raises UserError as `open_data_set`."""
+    """Open the data set of a plan. Raises UserError if it cannot be opened."""
     part = plan.data
     options = {name: str(value) for name, value in part.options.items()}
     return open_data_set(Path(part.root), part.layout, part.split, **options)

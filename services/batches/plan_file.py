@@ -272,7 +272,7 @@ def read_plan(path: Path) -> BatchPlan:
 
 
 def plan_from_text(text: str, path: Path) -> BatchPlan:
-    """Return the plan in a TOML text. Its relative paths start at the folder of `path`. Raises as `read_plan`."""
+    """Return the plan in a TOML text. Relative paths start at the folder of `path`. Raises UserError if invalid."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -383,7 +383,7 @@ def plans_of_methods(plan: BatchPlan, methods: Sequence[str]) -> tuple[tuple[Bat
     a recipe, such as "lance", or a recipe and the start of its drawing, such as "dillema:inverted".
 
     Each plan has the settings that its recipe reads. If a recipe writes fewer captions than the plan allows, all are
-    drawn. Raises UserError as `settings_of`, for an unknown start, and for a setting that no method reads.
+    drawn. Raises UserError for an unknown method, or a setting that no method reads or that cannot be used.
     """
     named = [_method_of(name) for name in dict.fromkeys(methods)]
     read = {setting for recipe, _ in named for setting in _known_settings(_plain_settings(plan, recipe), recipe)}

@@ -51,7 +51,7 @@ _Shapes = defaultdict[Hashable, list[_Image]]
 
 
 def _in_lots(shapes: Mapping[Hashable, list[_Image]], first: int, at_once: int) -> tuple[list[_Image], int]:
-    """Put images of equal shape into lots of `at_once`, numbered from `first`. Return them and the next free number."""
+    """Put images of equal shape into lots of `at_once`, numbered from `first`. Return all and the next free number."""
     lot, work = first, list[_Image]()
     for same in shapes.values():
         for at, one in enumerate(same):
@@ -62,7 +62,7 @@ def _in_lots(shapes: Mapping[Hashable, list[_Image]], first: int, at_once: int) 
 
 
 class Planner:
-    """Plans the work of one batch, in the process that holds the batch."""
+    """Plans the work of one batch, in the process that works on the batch."""
 
     def __init__(self, workspace: Workspace, batch: int, order: Order, holds_back: bool = False) -> None:
         """Create a planner. If `holds_back` is True, planned images wait until a search chooses them."""

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Returned:
-    """A `Lot` that came back from a worker."""
+    """A group of work (`Lot`) that came back from a worker."""
 
     lot: Lot
     done: tuple[Done, ...] = ()
@@ -130,7 +130,7 @@ class WorkerPool(ABC, Generic[S]):
         self._order, self._make = order, make
         self._deaths = 0
         self._single_lots: deque[Lot] = deque()
-        """Lots of one piece of work that wait for an idle worker."""
+        """Lots with only one piece of work, which wait for an idle worker."""
         self._slots = [self._started() for _ in range(workers)]
 
     def room(self) -> int:

@@ -75,13 +75,13 @@ class _Header:
 
 
 def handed_out(workspace: Path, batch: int) -> Path | None:
-    """Return the folder of the lots that a batch has handed out to shards, or None."""
+    """Return the folder with the work that a batch has handed out to shards; None if it has not."""
     folders = [path.parent for path in (workspace / SHARDS / str(batch)).glob(f"*/{LOTS}")]
     return min(folders) if folders else None
 
 
 def progress(workspace: Path, batch: int) -> Progress | None:
-    """Return the progress of the lots that a batch has handed out, or None if there are none. Reads all results."""
+    """Return the progress of the work that a batch has handed out; None if it has not. Reads all results."""
     folder = handed_out(workspace, batch)
     if folder is None:
         return None
@@ -121,7 +121,7 @@ def hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
 
 
 def take_back(workspace: Workspace, batch: int) -> bool:
-    """Remove the lots that a batch has handed out, with all results not yet merged. Return True if there were any."""
+    """Remove the work that a batch has handed out, with results not yet merged. Return False if there was none."""
     folder = handed_out(workspace.folder, batch)
     if folder is not None:
         _remove(workspace, folder)
@@ -193,7 +193,7 @@ def _worked_off(
 
 
 def merge(workspace: Workspace, batch: int, order: Order) -> Progress:
-    """Record the results of shards, each once. When all lots have results, remove the files of the hand-out.
+    """Record the results of shards, each once. When all work has results, remove its files.
 
     Raises UserError if nothing is handed out, another process works on the batch, or a file of results cannot be read.
     """

@@ -1,4 +1,4 @@
-"""A worker process: it starts, receives its `Order`, and does the work that it is sent until its connection ends."""
+"""A worker process, which receives its `Order`, then does the work sent to it until its connection ends."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def single_threaded_runner(order: Order, make: MakeRunner) -> LotRunner:
 
 
 def start_worker(order: Order, make: MakeRunner) -> tuple[SpawnProcess, Connection]:
-    """Start a worker process, and return it with the connection to it. It ends when this process does."""
+    """Start a worker process. Return it with the connection to it. The worker ends when this process does."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs,), daemon=True, name="batch worker")

@@ -133,8 +133,8 @@ class CurationDecisions:
         ],
         put: Annotated[bool, Field(description="True to add the tag, false to remove it")] = True,
     ) -> Decided:
-        """Add a tag to images of the catalogue, or remove it. Raises UserError as `decide`, and for an empty or too
-        long tag.
+        """Add a tag to images of the catalogue, or remove it. Raises UserError for an empty or too long tag, and if the
+        filter matches no image or another number than expected.
         """
         tag = " ".join(tag.split())
         change = self._decisions.tag(sent.target, tag, put, sent.author, sent.key)
@@ -151,7 +151,7 @@ class CurationDecisions:
         ],
     ) -> Decided:
         """Replace the label that images have from their classification task; models under test are judged by the new
-        label. Raises UserError as `decide`, for an empty label, and for images of segmentation tasks.
+        label. Raises UserError for no matching image, an empty label, or images of segmentation tasks.
         """
         label = " ".join(label.split())
         change = self._decisions.relabel(sent.target, label, sent.author, sent.key)

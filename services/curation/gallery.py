@@ -139,7 +139,7 @@ class Gallery:
     def page(self, view: View, at: int = 0, limit: int = PAGE, held_name: str = "") -> CataloguePage:
         """Return at most `limit` images of a view, beginning at the zero-based position `at`. `held_name` is a name
         from `hold`: the page then shows the images fixed by it. If the name is "" or forgotten, the page shows the
-        view's present images. Raises UserError as `Meaning.ranked` and `NearDuplicates.groups`.
+        view's present images. Raises UserError if the view has a search that cannot be done.
         """
         self._asked()
         known = self._held.get(held_name) or self._known(view)

@@ -111,7 +111,7 @@ class ImportService:
         """Begin to import an uploaded zip or tar in the background; `state` returns the progress. `file_name` is the
         name that the user's file had. The file is moved, and deleted when the import ends. With `test_set`, the images
         also go into the draft of this test set; "" uses the set's name in the upload. The other parameters are as in
-        `bring_in`. Raises UserError as `require_ready`, or if the file cannot be moved.
+        `bring_in`. Raises UserError for an invalid field, or if another import runs or the file cannot be moved.
         """
         shown = whole(" ".join(name.split()) or Path(file_name).stem)[:LONGEST_NAME] or "upload"
         with self._lock:
@@ -256,7 +256,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
 
 
 def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
-    """Return an imported image as an entry of a test set. If it was made here, the entry names its test case."""
+    """Return an imported image as an entry of a test set. The entry names its test case if this workspace has one."""
     return SetEntry(
         **cells(image, "image label split mask mask_classes role"),
         source=image.source or image.image,

@@ -51,7 +51,7 @@ vectors must be above the first number, and their perceptual hashes may differ i
 MOST_OF_ONE = 200
 """Maximum number of images compared with one image by their hashes: those with the most similar vectors."""
 MOST_COMPARED = 20_000
-"""Maximum number of images among which groups are searched, since each image is compared with each other."""
+"""Maximum number of images among which groups are searched, since each image is compared with all others."""
 MOST_PAIRS = 100_000
 
 

@@ -127,7 +127,7 @@ class CellPlans:
     @does("plan-cell", CellCommand)
     def begin(self, sent: CellCommand) -> BegunPlan:
         """Begin runs that fill a cell of a coverage table. No image is drawn before somebody approves a run's images.
-        Raises UserError as `describe`; then no run is begun.
+        Raises UserError, and begins no run, if no run can fill the cell.
         """
         with self._runs.changing:
             plan, begins = self._plan(sent)

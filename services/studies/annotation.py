@@ -48,7 +48,7 @@ class NotYours(UserError):
 
 
 class WorkerNotAllowed(UserError):
-    """Raised if the worker may not do this now. The message says why."""
+    """Raised if a command is not allowed to the worker now. The message says why."""
 
 
 class UnfitAnswers(UserError):

@@ -194,7 +194,7 @@ class AnnotatorSessions:
         return Joined(study.id, worker, "", self._studies.sessions.open("worker", worker, self.HOURS))
 
     def sign_out(self, token: str) -> None:
-        """End a session; an unknown one changes nothing."""
+        """End the session of a token. An unknown token changes nothing."""
         if token:
             self._studies.sessions.close(token)
 
@@ -246,7 +246,7 @@ class PictureTokens:
 
 
 class Pictures:
-    """Returns stored images without metadata and caches the latest. `read`, if given, returns a file's bytes."""
+    """Returns stored images as PNG without metadata, cached. `load` returns the image of a SHA-256, `read` its file."""
 
     def __init__(
         self, load: Callable[[str], Image.Image], most: int = MAX_HELD, read: Callable[[str], bytes] | None = None

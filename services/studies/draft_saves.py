@@ -1,7 +1,7 @@
 """Tracks the pages' saves of drafts. A save is refused if it would overwrite another page's changes, and ignored if it
 comes twice or after a later one of its page: a request sent while the page closes may come twice or late.
 
-The tracks are kept until the server stops; after that, only a page that shows the saved state of the form may go on.
+The tracks are kept until the server stops; after that, only a page that shows the saved state of the form may save.
 """
 
 from __future__ import annotations

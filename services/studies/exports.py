@@ -56,7 +56,7 @@ _NO_STUDY = (
 
 @dataclass
 class StudyExport:
-    """A study during an export: all data of one moment. The study is analysed once, and only if a file needs it."""
+    """A study to export, with all its data at one moment. It is analysed once, and only if a file needs that."""
 
     workspace: Workspace
     data: StudyData

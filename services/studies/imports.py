@@ -64,7 +64,7 @@ class ImportFiles:
 
 
 def zip_files(file: Path | bytes) -> ImportFiles:
-    """Open a zip. Raises UserError if it is no zip, is too large unpacked, or has too many files or two of one name."""
+    """Open a zip. Raises UserError if it is no zip, is too large unpacked, has too many files, or two of one name."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file)
     except BROKEN_ARCHIVE as error:
@@ -163,7 +163,7 @@ def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tup
 
 
 def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[Item, ...], TurkVotes]:
-    """Return a study's items, and its votes in a result file of Mechanical Turk. Saves nothing. Raises UserError."""
+    """Return a study's items, and its votes in a result file of Mechanical Turk. Raises UserError for a bad file."""
     study, items = workspace.studies.get(study_id), workspace.studies.items(study_id)
     with in_words():
         return items, turk_votes(read_csv(_bounded(data, "The file", MOST_LIST)), study.rules, items)
@@ -171,7 +171,7 @@ def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[
 
 def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
     """Return the number of votes in a file of Mechanical Turk, notes for the person, and sentences on rows that are no
-    votes. Saves nothing. Raises UserError as `read_votes`.
+    votes. Saves nothing. Raises UserError if the file cannot be read as votes.
     """
     _, turk = read_votes(workspace, study_id, data)
     return len(turk.votes), " ".join((f"{_counted(turk.votes)}.", *turk.notes)), " ".join(turk.problems)

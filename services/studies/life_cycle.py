@@ -33,7 +33,7 @@ _Count = Annotated[int, BeforeValidator(form_numbers(Rules)["votes"].read)]
 
 
 def _command(name: str, words: str) -> type[StudyCommand]:
-    """Return the type of a command on a study that has no other fields. `words` describe it."""
+    """Return a type of command that has no field except the study. `words` describe the command."""
     return create_model(name, __base__=StudyCommand, __module__=__name__, __doc__=words, __cls_kwargs__={"name": name})
 
 
@@ -175,7 +175,7 @@ class StudyLifeCycle:
             return self._acts[type(sent)].do(study, sent)
 
     def can_be_invited(self, study_id: str) -> tuple[Worker, ...]:
-        """Return workers of other studies who are not blocked or imported, those with most approvals first."""
+        """Return the workers of other studies who are neither blocked nor imported, those with most approvals first."""
         here = {worker.id for worker in self._studies.workers.of_study(study_id)}
         known: Sequence[Worker] = self._drafts.known_workers()
         others = (one for one in known if one.id not in here and not one.blocked and not one.id.startswith(IMPORTED))

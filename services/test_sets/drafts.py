@@ -259,7 +259,7 @@ class TestSetDrafts:
 
     def add(self, test_set: str, cases: Iterable[int], sources: bool = False, others: Sequence[SetEntry] = ()) -> Added:
         """Add test cases to a draft, with their sources if `sources`, each source once. Add all or none. Raises
-        UserError for an unknown test case, or as `draft_of`.
+        UserError for an unknown test case, or if the set has no draft.
         """
         draft, known_cases = self._draft(test_set), self._sets.cases(cases)
         masks: dict[tuple[str, tuple[int, int]], str] = {}
@@ -451,7 +451,7 @@ class TestSetDrafts:
         return units, twins is not None and len(hashes) == len(compared)
 
     def not_accepted(self, test_set: str) -> tuple[int, ...]:
-        """Return the catalogue ids of the draft's images that are not accepted. Raises UserError as `draft_of`."""
+        """Return the catalogue ids of the draft's images that are not accepted. Raises UserError without a draft."""
         draft = self._draft(test_set)
         cases, imported = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
         images = [entry.image for entry in self._sets.entries(draft.number) if entry.test_case in cases]
@@ -497,7 +497,7 @@ def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
 def _split(
     sent: SplitTestSet, entries: Sequence[SetEntry], units: Sequence[Unit]
 ) -> tuple[dict[str, Split], SplitResult]:
-    """Return the split of each image by SHA-256, and the counts. Raises UserError as `TestSetDrafts.split`."""
+    """Return splits by SHA-256, and counts. Raises UserError without shares, or for a group with two splits to keep."""
     shares: dict[Split, float] = {"train": sent.train, "validation": sent.validation, "test": sent.test}
     if not any(shares.values()):
         raise UserError("Give the share of each split, such as 0.8 for train and 0.2 for test.", field="train")

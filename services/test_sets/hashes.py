@@ -67,7 +67,7 @@ def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | No
 
 
 def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None) -> Twins:
-    """Return the pairs of twins among images; () for more than `MOST_TWINS`. Raises UserError as `looks_of`."""
+    """Return the pairs of twins among images; () for more than `MOST_TWINS`. Raises UserError for an unreadable one."""
     shas = sorted(set(images))  # sorted, so that the result does not depend on the caller's order
     if len(shas) > MOST_TWINS:
         return ()
