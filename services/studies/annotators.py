@@ -27,7 +27,7 @@ from core.panel import checked_participant
 from core.png import bare
 from core.studies import Study
 from services.commands import Command
-from services.limits import Limiter, address_key
+from services.limits import REMEMBERED, Limiter, address_key
 from services.studies.annotation import Name
 from storage.studies.studies import Studies
 
@@ -87,7 +87,8 @@ class _Tries:
     """
 
     def __init__(self) -> None:
-        self._same = Limiter(attempts=10, seconds=300, in_all=5000)
+        # In total only `_all` limits, which exempts addresses that signed in: all of these can fail this often.
+        self._same = Limiter(attempts=10, seconds=300, in_all=5000 + REMEMBERED * 200)
         self._all = Limiter(attempts=200, seconds=300, in_all=5000)
 
     def check(self, key: str, typed: str) -> None:

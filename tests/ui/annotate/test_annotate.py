@@ -23,7 +23,7 @@ from PIL.PngImagePlugin import PngInfo
 from core.panel import Panel, PersonQuestion
 from core.studies import ControlPolicy, Eligibility, InstructionExample, Question
 from services.limits import Limiter, TooMany
-from services.studies.annotators import AnnotatorSessions, Join, Pictures, PictureTokens
+from services.studies.annotators import AnnotatorSessions, Join, NotSignedIn, Pictures, PictureTokens, SignIn
 from services.studies.exports import EXPORTS, opened, zipped
 from services.studio import Studio
 from study.methods import paragraph
@@ -461,6 +461,20 @@ def test_a_script_cannot_make_any_number_of_participants(
     with pytest.raises(TooMany):
         sessions.join(Join(link=link, parameters={"PID": "p3"}), "", "203.0.113.7")
     assert len(studies.workers.of_study(study_id)) == 3
+
+
+def test_wrong_codes_from_other_addresses_lock_out_no_address_that_signed_in(studio: Studio) -> None:
+    studies = studio.workspace.studies
+    _, link = running(studio.workspace, 1)
+    sessions = AnnotatorSessions(studies)
+    code = sessions.join(Join(link=link), "", "203.0.113.7").code
+    sessions.sign_in(SignIn(code=code), "203.0.113.7")
+    for number in range(5_000):
+        with pytest.raises(NotSignedIn):
+            sessions.sign_in(SignIn(code=f"WRONG-{number}"), f"198.51.100.{number // 200}")
+    with pytest.raises(TooMany):
+        sessions.sign_in(SignIn(code=code), "192.0.2.1")
+    sessions.sign_in(SignIn(code=code), "203.0.113.7")
 
 
 def test_a_link_that_is_off_lets_nobody_in(studio: Studio, one: Annotator) -> None:
