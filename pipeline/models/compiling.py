@@ -118,7 +118,7 @@ def why_not(device: str, offload: str = "none") -> str:
     named = os.environ.get(variable)
     if not any(shutil.which(one) for one in ((named,) if named else names)):
         where = f"there is no {named}, which {variable} names" if named else f"there is no {' or '.join(names)}"
-        return f"torch.compile needs a C++ compiler, and {where}"
+        return f"torch.compile needs a compiler, and {where}"
     return ""
 
 
