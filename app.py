@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SHUTDOWN_SECONDS = 3
 UPLOADS = "dillema-uploads-"
-"""First part of the name of the folder of uploads; a random part follows."""
+"""Prefix of the name of the folder for uploads. A random suffix follows."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 7860
     password: str = field(default="", repr=False)
-    """Password of the study lead from the environment. If it is "", the one stored in the workspace counts, if any."""
+    """The study lead's password from the environment. If it is "", the workspace's stored password, if any, is used."""
     set_password: bool = False
-    """True to ask for a password, store its hash in the workspace, and end."""
+    """True to ask for a password, store its hash in the workspace, and exit."""
     mcp: bool = False
     """True to offer the endpoints to agents as MCP tools."""
     data_roots: tuple[Path, ...] = ()
-    """Folders in which scripts may plan batches. If empty, only the page of batches may plan them."""
+    """Folders whose data sets scripts may use in batches. If empty, only a person on the page can plan a batch."""
     root_path: str = ""
     """Path below which a proxy serves the studio, such as "/studio"; "" for none."""
 
@@ -59,7 +59,7 @@ class ServerSettings:
 def read_settings(
     arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
 ) -> ServerSettings:
-    """Read the arguments, which override the environment: PROFILE, WORKSPACE, PORT, MCP, DATA_ROOTS and ROOT_PATH.
+    """Return the settings. Arguments override the environment: PROFILE, WORKSPACE, PORT, MCP, DATA_ROOTS and ROOT_PATH.
 
     STUDIO_PASSWORD is read from the environment only. Raises UserError for an unusable port or root path.
     """
@@ -200,7 +200,7 @@ def _guarded(app: FastAPI, settings: ServerSettings, workspace: Workspace) -> st
     from ui.security.sign_in import stand_guard
 
     script = stand_guard(app, LeadSignIn(workspace, settings.password), settings.host)
-    app.add_middleware(BelowRootPath, root_path=settings.root_path)  # added last, so it is the outermost
+    app.add_middleware(BelowRootPath, root_path=settings.root_path)  # added last, so it sees each request first
     return script
 
 
@@ -265,7 +265,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
     add_scripts_page(app, studio, settings.mcp)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "SSR mode")  # this mode is off anyway
+        warnings.filterwarnings("ignore", "SSR mode")  # server-side rendering is off anyway
         mounted = gr.mount_gradio_app(
             app,
             page,
@@ -324,8 +324,8 @@ def _keep_uploads_apart() -> None:
 def _leave_a_core(environment: MutableMapping[str, str] = os.environ, cores: int | None = None) -> None:
     """Leave one core to the page and other programs, unless OMP_NUM_THREADS is set. Call this before torch is imported.
 
-    Threads that compute keep their core busy while they wait for each other. If they use all cores, a browser on the
-    same machine makes an image of the demo take four times as long, and the estimate at the gate is worthless.
+    Computing threads keep their cores busy even while they wait for each other. If they used all cores, an open browser
+    would make drawing four times slower on the same machine, and the time estimated before drawing would be wrong.
     """
     available = cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     environment.setdefault("OMP_NUM_THREADS", str(max(1, available - 1)))

@@ -21,9 +21,9 @@ SOURCES, PIXELS = 40, 160
 SOME = 24
 """Minimum number of finished images of the batch when its picture is taken."""
 JUDGED = 12
-"""Number of these images that are reviewed when the picture is taken."""
+"""Number of the batch's images that are reviewed before its picture is taken."""
 SLOWEST = 600_000
-"""Maximum milliseconds that a pass of the batch may take on a busy machine."""
+"""Timeout in milliseconds for each step of the batch, long enough for a busy machine."""
 PLAN = """name = "Drawn things in other weather"
 
 [data]
@@ -47,7 +47,7 @@ currency = "USD"
 
 
 def shoot(chromium: str, folder: Path) -> Iterator[Path]:
-    """Take all pictures of batches, on a server of their own. Yield their files."""
+    """Start a server, take all pictures of the pages of batches, and yield their files."""
     with tempfile.TemporaryDirectory() as place:
         data = Path(place) / "drawn"
         _draw(data)
@@ -113,7 +113,7 @@ def _take(page: Page, url: str, folder: Path, plan: str) -> Iterator[Path]:
 
 
 def _judge(page: Page, url: str) -> None:
-    """Accept all but the last of `JUDGED` images through an endpoint, so that the page has a cost per valid image."""
+    """Accept the first images and reject the last of `JUDGED`, so that the page can show a cost per valid image."""
     for entries, verdict in ((list(range(1, JUDGED)), "accepted"), ([JUDGED], "rejected")):
         sent = {"data": {"entries": entries, "verdict": verdict}}
         assert page.request.post(f"{url}gradio_api/run/decide", data=sent).ok

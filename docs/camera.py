@@ -29,21 +29,21 @@ class Camera:
         return made
 
     def page(self, name: str, width: int, dark: bool = False, at: str = "") -> None:
-        """Take a picture of the window in this width, at the top of the page or scrolled to the element `at`."""
+        """Take a picture of the window, `width` pixels wide. If `at` is a selector, scroll to that element first."""
         self._stand(width, dark)
         if at:
             self._page.locator(at).evaluate("part => part.scrollIntoView({ block: 'end' })")
         self._keep(f"{name}.png", None)
 
     def states(self, name: str, at: str = "") -> None:
-        """Take pictures of the window in all sizes, light and dark, into `screens/`."""
+        """Take pictures of the window in all sizes, light and dark, and write them into `screens/`."""
         for size in self._sizes:
             for dark in (False, True):
                 width = size["width"]
                 self.page(f"screens/{name}-{width}-{'dark' if dark else 'light'}", width, dark, at)
 
     def step(self, name: str, selector: str) -> None:
-        """Take a picture of one element of the page for the guide for beginners, into `steps/`."""
+        """Take a picture of one element of the page for the guide for beginners, and write it into `steps/`."""
         self._stand(1280, dark=False)
         self._keep(f"steps/{name}.png", selector)
 

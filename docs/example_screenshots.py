@@ -18,13 +18,13 @@ from tests.support.server_process import ServerProcess
 
 WIDTH = 1440
 SLOWEST = 600_000
-"""Maximum milliseconds that a page may take on a busy machine."""
+"""Timeout in milliseconds for a page, long enough for a busy machine."""
 _MAP_WHOLE = """window.map?.ready && map.counts.length
     && document.getElementById("point-words").textContent === "images on the map" """
 
 
 def shoot(chromium: str, folder: Path) -> Iterator[Path]:
-    """Make the example workspace, and take all pictures of it on a server of its own. Yield their files."""
+    """Make the example workspace, start a server on it, take all pictures, and yield their files."""
     with tempfile.TemporaryDirectory() as place:
         filled = Path(place) / "workspace"
         if make_example(["--workspace", str(filled)]):
@@ -40,7 +40,7 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
 
 
 def _newly_wrong(workspace: Workspace) -> Candidate:
-    """Return an accepted test case on which the classifier is newly wrong, or else any accepted test case."""
+    """Return an accepted test case: if there is one, a case whose edit makes a right prediction wrong."""
     accepted = [one for one in workspace.test_cases.candidates() if one.verdict == "accepted" and one.label]
     wrong = [
         one

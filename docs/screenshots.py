@@ -25,9 +25,9 @@ from tests.support.server_process import ServerProcess
 FOLDER = Path(__file__).resolve().parent
 SAMPLE = "street-two-cars"
 UNUSED = ("blue", "grassy")
-"""Keywords that the walk deselects, so that the pictures show an edit by a person, and stale stages."""
+"""Keywords that the script deselects, so that the pictures show an edit by a person, and stale stages."""
 SLOWEST = 600_000
-"""Maximum milliseconds that a stage may take on a busy machine."""
+"""Timeout in milliseconds for a stage, long enough for a busy machine."""
 
 
 def take(page: Page, url: str, folder: Path) -> Iterator[Path]:
@@ -104,7 +104,7 @@ def _results(page: Page, _url: str, camera: Camera) -> None:
 
 
 def shoot(chromium: str, folder: Path) -> Iterator[Path]:
-    """Take all pictures of the Explore page, on a server of their own. Yield their files."""
+    """Start a server, take all pictures of the Explore page, and yield their files."""
     with tempfile.TemporaryDirectory() as place:
         server = ServerProcess(Path(place) / "workspace", Path(place) / "log").start()
         try:

@@ -30,7 +30,7 @@ RUNS = 15
 MISTAKEN = (3, 7, 12, 20, 33, 41, 50, 55)
 """Numbers of the test cases for which the invented predictions are wrong."""
 HARD = 7
-"""One image in this number counts as invalid, as if its object could no longer be recognized."""
+"""Every `HARD`th image counts as invalid, as if its object could no longer be recognized."""
 CREW = (
     Behaviour(accuracy=0.6, lazy=0.9),
     *(Behaviour(accuracy=accuracy) for accuracy in (0.97, 0.96, 0.95, 0.93, 0.98, 0.94)),
@@ -124,8 +124,8 @@ def _annotate(browser: Browser, server: ServerProcess, link: str, folder: Path) 
 
 
 def _truth(folder: Path, study_id: str) -> AnswerKey:
-    """Return the true answers for the simulated annotators: those of control items, and for other images "yes", except
-    one in `HARD`, which is "no".
+    """Return the true answers for the simulated annotators. Control items have their expected answers. Of the other
+    images, every `HARD`th has "no" and the rest "yes".
     """
     known: dict[str, str] = {}
     with Workspace(folder) as workspace:
@@ -153,7 +153,7 @@ def _results(page: Page, server: ServerProcess, camera: Camera, study_id: str) -
 
 
 def shoot(chromium: str, folder: Path) -> Iterator[Path]:
-    """Take all pictures of the study, on a server of their own. Yield their files."""
+    """Start a server, take all pictures of the study, and yield their files."""
     with tempfile.TemporaryDirectory() as place:
         with Workspace(Path(place) / "workspace") as workspace:
             object_runs(workspace, RUNS, wrong=MISTAKEN)

@@ -1,1 +1,1 @@
-"""Programs on the studio: the paper's questions on the drawn world, and the report on the embedded models."""
+"""Programs that use the studio: the paper's research questions on drawn scenes, and a report on the demo's models."""

@@ -69,8 +69,8 @@ RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 ON_FAIR, ON_MIXED, ON_SHIFTS, ON_MAPS = "fair day", "mixed backgrounds", "all shifts", "relevance mass"
 SETS = (*CONDITIONS, ON_MIXED)
 FINE = 4
-"""Factor of the size at which a subject is pasted onto a background. Scaled down, its edge is like the renderer's
-own."""
+"""Factor by which pictures are enlarged before a subject is pasted onto a background. Scaled down again, the subject's
+edge looks like the renderer's own."""
 SUBJECT = SEMANTIC_CLASSES.index("object")
 BASELINES = (PLAIN, RANDAUGMENT, "DILLEMA 10x", "LANCE 10x", "AGA 1x")
 """Arms that others are compared with."""
@@ -104,7 +104,7 @@ def source(number: int) -> Scene:
 
 
 def tested(number: int, on: str) -> Scene:
-    """Return an unseen scene with the weather and time of day of a test set."""
+    """Return an unseen scene with the weather and time of day of the test set named `on`."""
     return fair_scene(TESTS + number, "object", number).with_look(**CONDITIONS[on])
 
 
@@ -132,7 +132,7 @@ def target(scene: Scene) -> int:
 
 
 def kept_images(driver: Driver, name: str, number: int) -> list[Image.Image]:
-    """Return the images that a recipe makes of a source and that no check fails, in the recipe's order."""
+    """Make images of the source `number` with the recipe `name`, and return those that fail no check, in order."""
     own, scene = recipe_of(name), source(number)
     settings = own.settings_in(driver.profile)
     for section, values in RECIPES[name].items():
@@ -145,7 +145,7 @@ def kept_images(driver: Driver, name: str, number: int) -> list[Image.Image]:
 
 
 def make(size: Size, folder: Path) -> dict[str, list[list[Path]]]:
-    """Make the images of each recipe and source, and return their files. Existing files stay."""
+    """Make images of all sources with each recipe, or reuse them. Return their files by recipe, a list per source."""
     profile, driver = load_profile("demo"), None
     files: dict[str, list[list[Path]]] = {}
     for name in RECIPES:
@@ -166,7 +166,7 @@ def make(size: Size, folder: Path) -> dict[str, list[list[Path]]]:
 
 
 def arms_of(size: Size, files: Mapping[str, Sequence[Sequence[Path]]], folder: Path) -> tuple[Arm, ...]:
-    """Return all arms with their images. A mixed arm takes images of the recipes in turn."""
+    """Return all arms with their training images. A mixed arm takes images of the recipes in turn."""
     originals = [
         Example(drawn(source(number), folder / f"{number:04}.png"), target(source(number)))
         for number in range(size.sources)
@@ -254,7 +254,7 @@ def right(net: Any, images: Any, targets: NDArray[np.int64]) -> NDArray[np.bool_
 
 
 def trained(arm: Arm, seed: int, size: Size, tests: Tests, folder: Path) -> dict[str, Any]:
-    """Train a network on an arm, and return one line of the results."""
+    """Train a network on the images of an arm, test it, and return one line of the results."""
     import timm
     import torch
     from safetensors.torch import load_file
@@ -380,7 +380,7 @@ def run(size: Size, work: Path) -> tuple[str, list[Goal]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 1 unless every goal is reached. A small run has no goals to miss."""
+    """Run the experiment. Return the exit code: 1 if a goal is missed, 2 after an error. A small run misses no goal."""
     parser = argparse.ArgumentParser(prog="python -m experiments.arms", description="Train arms at equal updates.")
     parser.add_argument("--work", type=Path, required=True, help="folder of all results, outside of the repository")
     parser.add_argument("--out", type=Path, help="file of the report")

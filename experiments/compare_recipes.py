@@ -83,7 +83,7 @@ class ModelsUnderTest:
 
 
 def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
-    """Return a scene of a fair day, since the models under test learnt from fair days. Objects and roads take turns."""
+    """Return the object or road scene `number`, with its `Walk`. It shows a fair day, as in the models' training."""
     scene = fair_scene(first_seed + number, "road" if number % 2 else "object", number // 2)
     pixels, mask = render(scene)
     road = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
@@ -96,13 +96,13 @@ def made(driver: Driver, recipe: str, walk: Walk) -> tuple[list[TestCase], Memor
     own, begun, store = recipe_of(recipe), processor_seconds(), MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, own.settings_in(driver.profile), recipe, walk.number), store)
-    except UserError:  # its captions are unreadable, or none passes its checks
+    except UserError:  # the source's captions are unreadable, or none passes the checks
         return [], store, processor_seconds() - begun
     return store.cases, store, processor_seconds() - begun
 
 
 def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: ModelsUnderTest) -> dict[str, Any]:
-    """Return one line of the results: a source with its images by each recipe."""
+    """Make the images of a source with each recipe, judge them, and return one line of the results."""
     known = not models.wrong(walk.task, walk.image, walk.mask)
     line: dict[str, Any] = {"number": walk.number, "family": scene.family, "right on the source": known}
     for recipe in RECIPES:
@@ -114,7 +114,7 @@ def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: M
             edits = case.lineage.counterfactual.edits
             slots = [slot for edit in edits if can_be_judged(edit) for slot in edited_slots(walk, edit)]
             if not slots:
-                continue  # nobody could judge it; counted by `drawn`
+                continue  # the judges do not know its words; only `drawn` counts it
             truth = truth_of(scene, slots, np.asarray(case.image), judges)
             wrong = models.wrong(walk.task, case.image, walk.mask)
             findings = {"valid": not truth.broken, "shows": not truth.edit_missing, "wrong": wrong}
@@ -155,7 +155,7 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _columns(lines: Sequence[Mapping[str, Any]]) -> tuple[MethodImages, Sequence[str], Floats, Floats]:
-    """Return the arguments of `compare_methods`. The world's truth is taken for people's judgement of each image."""
+    """Return the arguments of `compare_methods`. The known truth about each image takes the place of people's votes."""
     rows = []
     control, seconds = np.full((2, len(RECIPES), len(lines)), np.nan)
     for method, recipe in enumerate(RECIPES):

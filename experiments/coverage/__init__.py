@@ -1,1 +1,1 @@
-"""Simulations of how often the intervals of an evaluation hold the truth: `python -m experiments.coverage`."""
+"""Simulations of how often the intervals of an evaluation contain the true value: `python -m experiments.coverage`."""

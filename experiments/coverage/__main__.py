@@ -1,4 +1,4 @@
-"""Simulate how often intervals of figures, answers of the gate and effects of factors hold; print Markdown."""
+"""Print how often intervals contain the truth, and how often the gate and factor experiments are right (simulated)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_REPETITIONS = 100_000
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the report and return the exit code."""
+    """Run all simulations, print the report and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m experiments.coverage", description=__doc__)
     parser.add_argument(
         "--repetitions",

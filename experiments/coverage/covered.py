@@ -1,4 +1,4 @@
-"""Coverage of the intervals of one figure in one simulated world, and a table of it. Pure."""
+"""Coverage, the share of a figure's intervals that contain its true value in a simulated world, and its table. Pure."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class Covered:
     world: Mapping[str, str]
     """Properties of the world: the first columns of its row in the table."""
     column: str
-    """The column of the table, such as the true error."""
+    """Heading of the table's column, such as the true error."""
     truth: float
     covers: float | None
-    """The share of intervals that hold the truth, or None if there was none."""
+    """The share of intervals that contain the truth, or None if no interval was shown."""
     shown: float
     """The share of repetitions that show an interval or a bound."""
     claims: float
-    """The share of repetitions whose interval is above 0: false claims if the figure is 0."""
+    """The share of repetitions whose interval is above 0. These are false claims if the true value is 0."""
     mean: float | None
     again: int = 0
-    """The number of repetitions of a second measurement, made if the first was below `LEAST`; else 0."""
+    """Number of repetitions of the second measurement, which is made if the first one is below `LEAST`; otherwise 0."""
 
 
 Measurement = Callable[[], Sequence[Covered]]
-"""Draws a world many times, and measures figures in it."""
+"""Function that simulates a world many times, and returns the coverage of its figures."""
 
 
 def covered(figure: str, world: Mapping[str, str], column: str, figures: Sequence[Figure], truth: float) -> Covered:
-    """Count how often the intervals of `figures`, one for each repetition, hold the truth."""
+    """Return how often the intervals of `figures`, one for each repetition, contain the true value `truth`."""
     ends = [(one.low, one.high) for one in figures if one.low is not None]
     hits = sum(low <= truth + ROUNDING and (high is None or truth <= high + ROUNDING) for low, high in ends)
     values = [one.value for one in figures if one.value is not None]
@@ -66,7 +66,7 @@ def table(found: Sequence[Covered]) -> list[str]:
 
 
 def summary(found: Sequence[Covered]) -> str:
-    """Say how many worlds reach the goal. For a figure that is 0, also say how often an interval excludes 0."""
+    """Describe how many worlds reach the goal. If the true value is 0, also tell how often an interval excludes 0."""
     covers = [one.covers for one in found if one.covers is not None]
     above, below = sum(one > MOST for one in covers), sum(one < LEAST for one in covers)
     text = (

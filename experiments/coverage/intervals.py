@@ -28,13 +28,13 @@ SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2,
 """Possible numbers of test cases of a source, each equally likely."""
 REPETITIONS = 1000
 AGAIN = 10
-"""Factor of repetitions when a cell below the goal is measured again, since a few are below the goal by chance."""
+"""Factor by which repetitions increase when coverage below the goal is measured again: some is low by chance."""
 AT_ONCE = 50
 """Maximum number of repetitions of the mIoU that are drawn together."""
 PARTS = 20
 """Number of parts of an image. A simulated segmenter is right or wrong about each part as a whole."""
 LARGEST_CHANGE = 0.9
-"""Probability of the true class before edits. An edit lowers it by a random part, at most to 0."""
+"""Probability of the true class before an edit. An edit lowers it by a random amount, at most to 0."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class World:
     correlation: float
 
     def latent(self, error: float, rank: Floats) -> Floats:
-        """Return the probability that the model is wrong on each source. It is beta distributed and does not fall with
-        `rank`.
+        """Return the probability that the model is wrong on each source: the beta distribution's quantile at `rank`,
+        0 to 1. Its mean is `error`.
         """
         if error in (0.0, 1.0) or not self.correlation:
             return np.full(rank.shape, error)
@@ -81,12 +81,12 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the error on test cases minus that on one reconstruction per source, if edits do nothing."""
+    """Measure the error on test cases minus the error on one reconstruction per source. Edits have no effect here."""
     return _figures(*_pair(world, chance, repetitions, world.error)), 0.0
 
 
 def _difference(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the error on test cases minus that on originals, where edits make half of the right answers wrong."""
+    """Measure the error on test cases minus the error on originals. Here edits make half of the right answers wrong."""
     after = (1 + world.error) / 2
     return _figures(*_pair(world, chance, repetitions, after)), after - world.error
 
@@ -138,20 +138,20 @@ FIGURES: Mapping[str, Measured] = {
 
 
 def worlds() -> Iterator[World]:
-    """Yield all worlds of the table."""
+    """Yield all simulated worlds of the table."""
     for cases, correlation, sources, error in product(SIZES, CORRELATIONS, SOURCES, ERRORS):
         yield World(sources, cases, error, correlation)
 
 
 def measured(figure: str, world: World, repetitions: int, seed: int = 0) -> Covered:
-    """Measure one figure in one world."""
+    """Return the coverage of the intervals of one figure in one world."""
     figures, truth = FIGURES[figure](world, np.random.default_rng([seed, world.sources]), repetitions)
     row = {"sources": str(world.sources), "test cases": world.cases, "correlation": f"{world.correlation:g}"}
     return covered(figure, row, f"{100 * world.error:g} %", figures, truth)
 
 
 def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _total: None) -> str:
-    """Return all figures in all worlds as Markdown. `on_count` receives the number of measurements done and of all."""
+    """Return the coverage of all figures in all worlds as Markdown. `on_count` gets the done and total measurements."""
     measurements: list[Measurement] = [
         partial(lambda figure, world: [settled(figure, world, repetitions)], figure, world)
         for figure in FIGURES
@@ -171,7 +171,7 @@ def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _to
 
 
 def settled(figure: str, world: World, repetitions: int) -> Covered:
-    """Measure one figure in one world; below the goal, measure it again with another seed and more repetitions."""
+    """Measure the coverage of a figure in a world. If it is below the goal, measure again with more repetitions."""
     result = measured(figure, world, repetitions)
     if result.covers is None or result.covers >= LEAST:
         return result
@@ -181,15 +181,15 @@ def settled(figure: str, world: World, repetitions: int) -> Covered:
 def _drawn(
     world: World, chance: np.random.Generator, repetitions: int, error: float, rank: Floats | None = None
 ) -> tuple[Floats, Numbers]:
-    """Return the share of wrong test cases of each source, (sources, repetitions), and their numbers."""
+    """Return the share of wrong test cases and the number of test cases of each source, both (sources, repetitions)."""
     rank = chance.random((world.sources, repetitions)) if rank is None else rank
     sizes = world.sizes(chance, rank.shape)
     return chance.binomial(sizes, world.latent(error, rank)) / sizes, sizes
 
 
 def _pair(world: World, chance: np.random.Generator, repetitions: int, error: float) -> tuple[Floats, Floats]:
-    """Return two arrays (sources, repetitions): the share of wrong test cases at the error rate `error`, and 0 or 1 for
-    one other image of each source at the world's error rate.
+    """Return two arrays (sources, repetitions): the share of wrong test cases at the error rate `error`, and whether
+    another image of each source is wrong (1 or 0) at the world's error rate.
     """
     rank = chance.random((world.sources, repetitions))
     generated, _ = _drawn(world, chance, repetitions, error, rank)
@@ -209,7 +209,7 @@ def _figures(shares: Floats, less: Floats | None = None) -> list[Figure]:
 
 
 def _groups(values: Floats, lowest: float) -> list[Figure]:
-    """Return the mean of each row of `values`, (repetitions, sources), by the function that tables use."""
+    """Return the mean of each row of `values` (repetitions, sources) with an interval. All values are `lowest` to 1."""
     groups, sources = values.shape
     group, n = np.repeat(np.arange(groups), sources), np.zeros(groups, np.int64)
     return means_of_groups(values.ravel(), np.ones(group.shape), group, groups, n, lowest)[0]

@@ -1,4 +1,4 @@
-"""Measures how often a factor experiment finds planted interactions, in worlds whose true effects are known. Pure.
+"""Measures how often a factor experiment finds planted interactions, in simulated worlds with known effects. Pure.
 
 Goals, set before the first run: with 200 sources and as many captions as effects, an interaction of 25 points is found
 in at least 90 % of the repetitions; a false effect is found in at most 5 %; intervals cover in 93 to 98 %.
@@ -20,7 +20,7 @@ from experiments.coverage.of_gate import FALSE, FOUND
 from pipeline.stages.factorial import factorial
 
 INTERACTION, MAIN = 0.25, 0.10
-"""Planted effects: of the first level of the first two factors together, and of the first level of the first factor."""
+"""Planted effects on the error: of the first levels of the first two factors together, and of the first one alone."""
 DESIGNS = 256
 """Number of different seeds of designs. Each source draws one."""
 MOST_BASE = 0.4
@@ -36,21 +36,21 @@ class FactorWorld:
     alternatives: int
     """Number of changed levels of each factor."""
     captions: int
-    """Number of captions of each source, without the unchanged one."""
+    """Number of changed captions of each source."""
     error: float
     """Mean error on unchanged images, 0 to 1."""
     planted: bool
-    """False if no change has an effect."""
+    """True if some changes have an effect on the error."""
 
     def truth(self, parts: tuple[tuple[str, str], ...]) -> float:
-        """Return the true effect of a main effect or an interaction."""
+        """Return the true size of a main effect or an interaction. `parts` are pairs of a factor and a level."""
         first, second = ((name, "0") for name in EDIT_TYPES[:2])
         true = {(first,): MAIN, (first, second): INTERACTION}
         return next((effect for planted, effect in true.items() if planted == parts), 0.0) if self.planted else 0.0
 
     def drawn(self, chance: np.random.Generator) -> FactorEffects:
-        """Draw the answers of a model, and return the estimated effects. Sources differ in how hard they are, and in
-        how large the planted effects are on them.
+        """Simulate the predictions of a model, and return the effects estimated from them. Sources differ in their base
+        error and in the size of the planted effects.
         """
         seeds = chance.integers(DESIGNS, size=self.sources).tolist()
         designs = [_design(self.factors, self.alternatives, self.captions, seed) for seed in seeds]
@@ -92,17 +92,17 @@ class FactorShares:
     """Shares of the repetitions in one world, 0 to 1."""
 
     found: float | None
-    """Repetitions in which the planted interaction is found; None if none is planted."""
+    """Share of repetitions in which the planted interaction is found. None if none is planted."""
     false: float
-    """Repetitions in which at least one effect is found that is 0 or has the other sign."""
+    """Share of repetitions that find at least one effect whose true value is 0 or has the other sign."""
     covers: float
-    """Intervals that hold the true effect, of all effects."""
+    """Share of intervals that contain the true effect, over all effects."""
     least: float
-    """Share of intervals that hold the true effect, for the effect that is covered least often."""
+    """Smallest share of intervals that contain the true effect, among all effects."""
 
 
 def shares(world: FactorWorld, repetitions: int, seed: int = 0) -> FactorShares:
-    """Draw a world many times, and count what is found."""
+    """Simulate a world many times, and return how often effects are found and intervals contain the truth."""
     chance = np.random.default_rng([seed, world.sources, world.factors, world.captions, world.planted])
     found = false = 0
     covered: dict[tuple[tuple[str, str], ...], list[bool]] = {}
@@ -126,8 +126,8 @@ def shares(world: FactorWorld, repetitions: int, seed: int = 0) -> FactorShares:
 
 
 def missed(world: FactorWorld, found: FactorShares, repetitions: int) -> str:
-    """Return which goals the shares miss, or "". A share of false effects may be above its goal by two standard errors,
-    which is chance.
+    """Describe the goals that the shares miss, or return "". The share of false effects may exceed its goal by two
+    standard errors, since such an excess can be chance.
     """
     effects_a_source = world.factors + world.factors * (world.factors - 1) // 2
     plain = world.sources >= 200 and world.alternatives == 1 and world.captions >= effects_a_source

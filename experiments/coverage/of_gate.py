@@ -1,8 +1,8 @@
-"""Measures how often the gate between two models gives each answer, in worlds whose true difference is known. Pure.
+"""Measures how often the gate, which compares a new model with an old one, gives each answer in simulated worlds. Pure.
 
 Goals, set before the first run: two models of the same error are called "worse" in at most 5 % of the repetitions, a
 new model that is worse by exactly the margin is called "no worse" in at most 5 % and "worse" in at most 5 %, and with
-500 sources of 4 test cases a loss of 3 points is found in at least 90 %, where no loss is allowed.
+500 sources of 4 test cases and a margin of 0, a loss of 3 points is found in at least 90 %.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evaluation.gate import INVALID, NOT_JUDGED, VALID, Compared, gate
 FALSE, FOUND = 0.05, 0.90
 """Goals: maximum share of false answers, and minimum share of found losses."""
 ERROR, CHANGED = 0.3, 0.08
-"""Error of the old model, and share of test cases on which a new model of the same error has another outcome."""
+"""Error of the old model, and share of test cases on which only one of two equally good models is right."""
 INVALID_SHARE, JUDGED_SHARE = 0.2, 0.3
 """Shares of invalid and of judged test cases in the worlds with votes. The new model is wrong more often on invalid
 ones."""
@@ -27,7 +27,7 @@ ones."""
 
 @dataclass(frozen=True)
 class GateWorld:
-    """A world with two models. `loss` is the true difference of their valid faults, as a share of all test cases."""
+    """A world with two models. `loss` is the increase of valid faults by the new one, as a share of all test cases."""
 
     sources: int
     cases: int
@@ -35,12 +35,12 @@ class GateWorld:
     loss: float
     margin: float
     votes: bool = False
-    """True if some test cases are invalid, and people judged a random part of all."""
+    """True if some test cases are invalid, and people have judged a random part of all test cases."""
     classes: int = 0
-    """Number of classes that are compared too; 0 for none."""
+    """Number of classes for which the models are compared too, or 0."""
 
     def drawn(self, chance: np.random.Generator) -> Compared:
-        """Draw the answers of both models. Test cases of one source are alike in how hard they are."""
+        """Simulate the predictions of both models. Test cases of the same source are equally hard."""
         source = np.repeat(np.arange(self.sources), self.cases)
         n = len(source)
         hard = chance.beta(0.5, 0.5 * (1 - ERROR) / ERROR, self.sources)[source]
@@ -67,15 +67,15 @@ WORLDS = (
 
 
 def answers(world: GateWorld, repetitions: int, seed: int = 0) -> dict[GateAnswer, float]:
-    """Return the share of the repetitions, 0 to 1, in which each answer was given."""
+    """Return the share of the repetitions, 0 to 1, in which the gate gave each answer."""
     chance = np.random.default_rng([seed, world.sources, world.cases, round(1000 * world.loss), world.classes])
     counts = Counter(gate(world.drawn(chance), world.margin).answer for _ in range(repetitions))
     return {name: counts[name] / repetitions for name in ("no worse", "worse", "cannot tell")}  # type: ignore[misc]
 
 
 def missed(world: GateWorld, found: dict[GateAnswer, float], repetitions: int) -> str:
-    """Return which goal the answers miss, or "". A share of false answers may be above its goal by two standard errors,
-    which is chance.
+    """Describe the goal that the answers miss, or return "". The share of false answers may exceed its goal by two
+    standard errors, since such an excess can be chance.
     """
     most = FALSE + 2 * (FALSE * (1 - FALSE) / repetitions) ** 0.5
     false = [name for name, is_false in _false(world).items() if is_false and found[name] > most]

@@ -1,4 +1,4 @@
-"""Measures how often the interval of a validity score's agreement with people (AUC) holds the truth. Pure."""
+"""Measures how often the interval of the AUC of a validity score contains the true AUC. Pure."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ BETTER = 0.1
 ORIGINAL_ACCURACY = 0.95
 """Accuracy of the baseline on originals. It is below 1, so that something can be won back."""
 SHARED = 0.8
-"""Weight of the effects of sources and images that arms and sets have in common. Two arms correlate by its square."""
+"""Weight of the random effects that all arms and sets share. The effects in two arms correlate by its square."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Shares of the variance of a model's answers that come from sources, images and seeds."""
+    """Shares of the variance of a model's predictions that come from sources, images and training seeds."""
 
     name: str
     of_sources: float
@@ -53,7 +53,7 @@ def measurements(repetitions: int) -> list[Measurement]:
 def measured(
     seeds: int, accuracy: float, layout: tuple[int, int], spread: Spread, repetitions: int, seed: int
 ) -> list[Covered]:
-    """Measure the figures in one simulated world. `accuracy` is the true accuracy of the baseline."""
+    """Return the coverage of each figure in one simulated world. `accuracy` is the true accuracy of the baseline."""
     fate = np.random.default_rng(seed)
     source = np.repeat(np.arange(layout[0]), layout[1])
     other = accuracy if accuracy > 1 - BETTER else accuracy + BETTER

@@ -5,8 +5,8 @@ correlation within sources of 0.3 in wrong answers and in validity. Each repetit
 and votes.
 
 The intervals of two kinds of studies hold the truth in more than 98 % of the repetitions. A study of accepted images
-alone gives bounds, which hold both extremes of the unknown part. In a study of ten images about three are wrong, so
-there are few possible outcomes, each with its interval.
+alone gives bounds that allow for any validity of the other images. In a study of ten images about three are wrong, so
+there are only a few possible outcomes and intervals.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Crew:
     hard: float = 0.0
     """Share of invalid images that look valid to half of the people."""
     controls: float = 0.1
-    """Share of control items among what a worker sees; half of them are valid."""
+    """Share of control items among the images that a worker sees. Half of the control items are valid."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Images, a study of them, and its judges."""
+    """A simulated world: images, a study of them, and its judges."""
 
     name: str
     judged: int
@@ -102,7 +102,7 @@ def measurements(repetitions: int) -> list[Measurement]:
 
 
 def measured(world: World, number: int, repetitions: int, seed: int) -> list[Covered]:
-    """Measure the figures of one world."""
+    """Return the coverage of each figure of one world. `number` and `seed` determine the random numbers."""
     studies = [
         validity_effect(*a_world(world, np.random.default_rng((seed, number, one))), one, DRAWS)
         for one in range(repetitions)
@@ -122,7 +122,7 @@ def a_world(world: World, rng: np.random.Generator) -> tuple[Judged, tuple[str, 
     n = len(source)
     wrong = rng.random(n) < rate[source]
     kind = rng.choice(len(TYPES), n, p=OF_TYPES)
-    # Two images of a source share their luck with a chance of `CORRELATION`.
+    # Two images of a source have the same random number for their validity with probability `CORRELATION`.
     luck = np.where(rng.random(n) < CORRELATION**0.5, rng.random(world.sources)[source], rng.random(n))
     valid = luck < np.where(wrong, np.array(VALID_OF_TYPE)[kind], VALID_OF_RIGHT)
     accepted = rng.random(n) < np.where(valid, 0.9, 0.4)
