@@ -55,7 +55,7 @@ def settings(captions: int, **backgrounds: Any) -> SettingsWithBackgrounds:
 
 
 def measured(number: int, driver: Driver, judges: Judges) -> dict[str, Any]:
-    """Return one line of the results: the images of a scene."""
+    """Draw and judge the images of the scene `number`, and return one line of the results."""
     scene = random_scene(FIRST_SEED + number, "object")
     picture, numbers = render(scene)
     truth, store = numbers == SUBJECT, MemoryStore(Image.fromarray(picture))
@@ -108,7 +108,7 @@ def rows(lines: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 class Kept:
-    """A store of the bank's backgrounds, in memory."""
+    """A store in memory for a bank of backgrounds."""
 
     def __init__(self) -> None:
         self._stored: dict[str, bytes] = {}
@@ -121,7 +121,7 @@ class Kept:
 
 
 def bank(sources: int) -> str:
-    """Return in words the CPU seconds of one and of ten images of a source, with a bank of `BANK` backgrounds."""
+    """Return in words the CPU seconds for one and for ten images of a source, with a bank of `BANK` backgrounds."""
     profile, seconds = load_profile("demo"), dict[int, float]()
     for times in TIMES:
         driver, begun = Driver(profile, load_models(profile), inversions=Kept()), 0.0

@@ -36,20 +36,20 @@ HEADING = "## What the checks of images are worth"
 
 @dataclass
 class CheckFindings:
-    """Images with their truth and the results of the checks."""
+    """The true defects of each image, and the results of its checks."""
 
     truths: list[Truth] = field(default_factory=list)
     checks: list[tuple[Check, ...]] = field(default_factory=list)
 
     def add(self, drawn: Drawn, clip: Embedder, judges: Judges, masks: MaskChecker) -> None:
-        """Add the truth and the checks of one image."""
+        """Add the true defects and the results of the checks of one image."""
         self.truths.append(truth_of(drawn.scene, drawn.edits, np.asarray(drawn.image), judges))
         road = drawn.scene.family == "road"
         masked = masks.checks(drawn.source, drawn.image, drawn.mask, drawn.counterfactual.edits) if road else ()
         self.checks.append((*checks_of(drawn, clip), *masked))
 
     def rows(self) -> list[Row]:
-        """Return rows on the reliability of the checks over all images, as a tester sees them."""
+        """Return two rows: how often all checks pass a broken image, and how often some check fails a good one."""
         pairs = list(zip(self.truths, self.checks, strict=True))
         stopped = [not all(check.passed for check in checks) for truth, checks in pairs if truth.broken]
         failed = [any(check.passed is False for check in checks) for truth, checks in pairs if truth.broken]
@@ -61,7 +61,7 @@ class CheckFindings:
         ]
 
     def table(self) -> str:
-        """Return a table with a line for each check: its thresholds, and how often it is right."""
+        """Return a Markdown table with a line for each check: its threshold to pass, and how often it is right."""
         lines = ["| check | passes from | blames | of them rightly | of what it is about it finds | cannot tell |"]
         lines.append("|---|---|---|---|---|---|")
         for name in dict.fromkeys(check.name for checks in self.checks for check in checks):

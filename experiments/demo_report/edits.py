@@ -1,4 +1,4 @@
-"""Compare edits of the inverted source with images drawn from noise.
+"""Compare images edited from the inverted source with images drawn from noise.
 
 `python -m experiments.demo_report.edits --results FILE` writes the file and prints a table.
 
@@ -77,14 +77,14 @@ class Asked:
 
     @property
     def source(self) -> Source:
-        """The source with its true caption."""
+        """The source picture with its task and its true caption."""
         task = Task("segmentation", protected=load_profile("demo").tasks.protected)
         task = Task("classification", label=self.scene.label) if self.scene.family == "object" else task
         return Source(Image.fromarray(render(self.scene)[0]), task, caption(self.scene))
 
 
 def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked]:
-    """Yield edits of a kind, each in a scene of its own and visible in the ideal image."""
+    """Yield `count` edits of a kind, each in another scene and visible in the ideal image."""
     family, count_found = {"colour": "object", "car": "road"}.get(kind), 0
     for number in range(100 * count):
         scene = random_scene(first_seed + 10_000 * KINDS.index(kind) + number, family)
@@ -107,7 +107,7 @@ def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked
 
 
 def judged(one: Asked, image: np.ndarray, judges: Judges) -> dict[str, float]:
-    """Return the judges' findings: `good` if the edit shows, and nothing else is lost, added or changed."""
+    """Return the judges' findings on an edited image by name. `good`: the edit shows and nothing else is changed."""
     scene, goal, edits = one.scene, one.goal, [(one.slot, one.counterfactual.edits[0].alternative)]
     truth, (ideal, mask) = truth_of(scene, edits, image, judges), render(goal)
     seen, expected = judges.read(image), judges.read(ideal)
@@ -138,8 +138,8 @@ def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
 
 
 def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
-    """Return the ways of drawing by name: from noise, edited, and one for each entry of `extra`, JSON of changed
-    settings.
+    """Return the compared ways of drawing by name: from noise, edited, and edited with the changed settings of each
+    entry of `extra`, which are JSON.
     """
     drawing = profile.settings.generation.model_copy(update={"start": "noise"})
     from_noise = profile.settings.model_copy(update={"generation": drawing})
@@ -149,7 +149,7 @@ def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
 
 
 class Ways:
-    """Ways of drawing: the methods with the demo's models."""
+    """Draws images in the compared ways, with the models of a profile."""
 
     def __init__(self, profile: Profile, inversions: InversionStore | None = None) -> None:
         self.profile, self.models = profile, load_models(profile)
@@ -159,13 +159,13 @@ class Ways:
         self.generator = generator
 
     def prepared(self, drawing: Drawing, source: Source) -> tuple[Method[Any], Prepared]:
-        """Return a method of drawing, and the source that it has prepared for `make`."""
+        """Return the method of a way of drawing, and the source as the method has prepared it."""
         method, settings = drawing
         drawing_method = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
         return drawing_method, drawing_method.prepare(source, method.settings_of(settings, source.caption))
 
     def draw(self, drawing: Drawing, source: Source, *captions: CounterfactualCaption, seed: int = 0) -> list[Any]:
-        """Return the test cases of captions, drawn as one batch."""
+        """Return the test cases of all captions, drawn as one batch."""
         method, prepared = self.prepared(drawing, source)
         requests = [CaseRequest(one, seed, place) for place, one in enumerate(captions)]
         return [finish() for finish in method.make([prepared] * len(requests), requests, len(requests), unheard)]
@@ -207,7 +207,7 @@ def measured(
 
 
 def report(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures of each way of drawing and each kind of edit, with the required minima."""
+    """Return the figures of each way of drawing and each kind of edit as Markdown, with the required minima."""
     names = [name for name in lines[0]["ways"] if all(name in line["ways"] for line in lines)]
     figures = ("shows", "unbroken", "whole", "colours", "air", "good")
     text = [f"| n = {len(lines)} | " + " | ".join((*figures, "L1", "nearer than from noise", "CPU s")) + " |"]
@@ -263,7 +263,7 @@ def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row
 
 
 def costs(ways: Ways, store: Kept, count: int) -> str:
-    """Return in words the ratios of CPU time, and the difference between a batch and single images."""
+    """Return in words the ratios of CPU times, and the difference between images of a batch and single images."""
     text = []
     for guidance, most in ((1.0, 0.6), (2.0, 0.8)):
         measured_costs = [_costs(one, ways, store, guidance) for one in asked("weather", count)]
@@ -321,7 +321,7 @@ def _count(lines: Sequence[Mapping[str, Any]], kind: str) -> int:
 
 
 def main() -> None:
-    """Measure, and print the table."""
+    """Measure edits or their costs, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, help="file of the results, a line an edit")
     parser.add_argument("--each", type=int, default=60, help="edits of a kind")
@@ -346,7 +346,7 @@ def main() -> None:
         ledits = Ledits(profile)
 
     def measure(one: Asked) -> dict[str, Any]:
-        inversions.clear()  # all ways share the inversion of an edit, so the first way includes its time
+        inversions.clear()  # shared by all ways of drawing an edit: its time counts for the first
         return measured(one, ways, drawn_ways, judges, ledits)
 
     edits = {

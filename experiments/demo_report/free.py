@@ -26,8 +26,8 @@ some clouds for objects."""
 
 
 def rows(profile: Profile, judges: Judges) -> list[Row]:
-    """Measure whether the judges see the class, weather and time of day of a caption. Without a class in it, they must
-    see no object.
+    """Measure whether the judges see the class, weather and time of day of a caption. If the caption has no subject,
+    they must see few objects: at most `LESS` of the pixels with the subject.
     """
     import torch
     from diffusers import StableDiffusionPipeline

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
 """Minimum IoU of a class over all generated road scenes."""
 IOU_MARGINS = {"pavement": 0.06, "lane marking": 0.10, "pedestrian": 0.10}
-"""Allowed loss of IoU, compared with untouched scenes. There too the judges miss parts of thin objects."""
+"""Allowed loss of IoU, compared with unedited scenes, in which the judges miss parts of thin objects too."""
 THINGS = ("vehicle", "pedestrian", "object")
 """Classes whose single objects can be counted."""
 SMALLEST = 12
-"""Minimum number of pixels of a patch that counts as an object. The judges also see smaller patches where none is."""
+"""Minimum number of pixels of a patch that counts as an object. Smaller ones are often errors of the judges."""
 FOUND = 0.25
 """Minimum share of an object's pixels read as its class. Below it, the object is lost."""
 
@@ -69,7 +69,7 @@ class ImageFindings:
     other_colours: list[bool] = field(default_factory=list)
     """True for each unedited object that kept its colour."""
     third_car: list[bool] = field(default_factory=list)
-    """Entries of `other_colours` for the farthest of three cars."""
+    """Those entries of `other_colours` that are about the farthest of three cars."""
     whole: list[bool] = field(default_factory=list)
     """True for each image in which nothing is lost or added, compared with the judges' mask of the ideal image."""
     as_drawn: list[bool] = field(default_factory=list)

@@ -21,15 +21,15 @@ from pipeline.profiles.profile import Profile
 
 
 class TinyVae(AutoencoderTiny):
-    """The demo's VAE, with the interface that the pipeline expects of a VAE of Stable Diffusion."""
+    """The demo's VAE, with the interface of Stable Diffusion's VAE, which the pipeline of diffusers expects."""
 
     def encode(self, pixels: torch.Tensor, return_dict: bool = True) -> Any:
-        """Return the latents, in the form of a distribution without variance."""
+        """Return the latents of images, in the form of a distribution without variance."""
         latents = super().encode(pixels).latents
         return SimpleNamespace(latent_dist=SimpleNamespace(mode=lambda: latents))
 
     def decode(self, latents: torch.Tensor, generator: Any = None, return_dict: bool = True) -> Any:
-        """Return the pixels."""
+        """Return the images of latents."""
         return super().decode(latents, return_dict=return_dict)
 
 
@@ -40,7 +40,7 @@ GUIDANCE, THRESHOLD = 1.0, 0.75
 
 
 class Ledits:
-    """The editor, with the models of a profile of Stable Diffusion whose VAE is a small one."""
+    """The editor LEDITS++ with the Stable Diffusion models of a profile, whose VAE is an AutoencoderTiny."""
 
     def __init__(self, profile: Profile) -> None:
         base = ROOT / profile.generator.path
@@ -70,8 +70,8 @@ class Ledits:
         """Return the inverted source edited from the text `old` to the text `new`. Without texts, return its
         reconstruction.
 
-        The pipeline's own masks are written for four latent channels and the demo has six, so the guidance is added to
-        the answers of the UNet, by the pipeline's formula.
+        The masks of the pipeline work only with four latent channels, and the demo has six. So this method adds the
+        guidance to the output of the UNet, by the pipeline's formula.
         """
         unet = self._pipe.unet
         states = [self._pipe.encode_prompt("cpu", 1, False, text)[1] for text in (new, old)]

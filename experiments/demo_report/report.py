@@ -38,7 +38,7 @@ from pipeline.recipes import DILLEMA
 PARTS = ("captions", "language", "images", "speed")
 SCENES = 240
 NEW = 60
-"""Number of additional scenes whose caption belongs to no training picture."""
+"""Number of additional scenes, whose captions do not occur in the training."""
 SHOWN = 12
 """Number of images that the report shows."""
 REPORT = Path(__file__).resolve().parents[2] / "docs" / "demo-report.md"
@@ -68,7 +68,7 @@ def main() -> int:
         print(f"\nWith captions that no training picture has:\n{table(measured.new_rows)}")
     if not options.part:
         text = document(measured, time.monotonic() - start, options.out.with_suffix(".png").name)
-        options.out.write_text(text, encoding="utf-8")  # experiments.demo_report.checks appends the part on the checks
+        options.out.write_text(text, encoding="utf-8")  # experiments.demo_report.checks appends its own part later
     for sentence in measured.missed():
         print(f"Floor missed: {sentence}", file=sys.stderr)
     return 1 if measured.missed() else 0
@@ -186,7 +186,7 @@ def caption_rows(walks: list[Walk]) -> list[Row]:
 
 
 def language_rows(walks: list[Walk]) -> list[Row]:
-    """Measure whether replies can be read, and whether keywords and captions leave alone what the task protects."""
+    """Measure whether replies are readable, and whether keywords and captions leave protected words unchanged."""
     parsed = [read for walk in walks for read in walk.first_replies_read]
     free = [bool(walk.keywords_free) for walk in walks if walk.keywords_free is not None]
     edits = [right for walk in walks for right in walk.edits_right]

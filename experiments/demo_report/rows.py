@@ -29,7 +29,7 @@ class Row:
         return self.value <= self.floor if self.unit in ("s", "GB") else self.value >= self.floor
 
     def cells(self) -> tuple[str, str, str, str, str]:
-        """Return the cells of a row: what, measured (with its 95 % interval for shares), floor, reached, beside."""
+        """Return the cells of a row: name, measured value (a share with its interval), floor, yes or NO, and notes."""
         bound = "at most" if self.unit in ("s", "GB") else "at least"
         return (
             self.what,
@@ -61,12 +61,12 @@ def percent(hits: Sequence[bool]) -> str:
 
 
 def missed(rows: Sequence[Row]) -> list[str]:
-    """Return one sentence for each row that is not reached."""
+    """Return one sentence for each row that misses its floor."""
     return [f"{row.what}: {row.cells()[1]}, wanted {row.cells()[2]}" for row in rows if not row.reached]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the rows as a Markdown table, its columns aligned for the terminal."""
+    """Return the rows as a Markdown table whose columns are aligned, so that it is readable in a terminal."""
     lines = [("what", "measured", "wanted", "reached", "note"), *(row.cells() for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(5)]
     text = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in lines]

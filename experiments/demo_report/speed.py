@@ -1,7 +1,7 @@
 """Measures the seconds from one image to four generated images with loaded models, and the memory of the process.
 
-It runs as a process of its own (`python -m experiments.demo_report.speed`), so that nothing else of the report counts:
-it loads what the served page loads, walks two scenes through all five stages, and prints one line of JSON.
+It runs in a separate process (`python -m experiments.demo_report.speed`), so that other parts of the report do not
+count. It loads the same as the served page, takes two scenes through all five stages, and prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def measure() -> dict[str, float]:
 
 
 def walk_through(driver: Driver, settings: Settings) -> list[float]:
-    """Return the seconds from the image to its last test case, for a road scene and an object scene. A first walk warms
-    up.
+    """Return the seconds from the image to its last test case, for a road scene and an object scene. An additional
+    first run only warms up.
     """
     families = {random_scene(FIRST_SEED + number).family: number for number in range(20)}
     walks = [start_walk(number, driver.profile) for _, number in sorted(families.items())]
@@ -82,8 +82,8 @@ def walk_through(driver: Driver, settings: Settings) -> list[float]:
 
 
 def rows() -> list[Row]:
-    """Measure speed and memory in a separate process. The rows also state the load of the machine, which others may
-    use.
+    """Measure speed and memory in a separate process. The rows also state the load of the machine, since other
+    programs may slow it down.
     """
     load = os.getloadavg()[0]
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS)}

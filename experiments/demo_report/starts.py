@@ -48,12 +48,12 @@ FIGURES = ("valid", "unbroken", "shows")
 shows."""
 Ways = Mapping[str, Settings]
 Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
-"""Counterfactual captions, each with the slots of the scene that it changes and their new words."""
+"""Counterfactual captions, each with the parts of the scene that it changes (such as "weather") and their new words."""
 
 
 def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
-    """Return the settings of each way of drawing. The text of a way, `NAME=VALUE;NAME=VALUE`, changes settings of the
-    drawing.
+    """Return the settings of each way of drawing, by its text. The text is `NAME=VALUE;NAME=VALUE` and names the
+    changed settings.
     """
     changed_settings = {}
     for way in ways:
@@ -71,7 +71,7 @@ def source(number: int, profile: Profile) -> Walk:
 
 
 def with_true_captions(walk: Walk) -> Made:
-    """Set the true caption of a scene. Return one edit of each planned type that the scene has."""
+    """Set the true caption of a scene. Return one edited caption for each type in `PLANNED` that the scene allows."""
     walk.caption, rng, made = caption(walk.scene), random.Random(walk.number), Made()
     for kind in PLANNED:
         if words := [word for word in keywords(walk.scene) if word.edit_type == kind]:
@@ -83,7 +83,7 @@ def with_true_captions(walk: Walk) -> Made:
 
 
 def with_captions(walk: Walk, driver: Driver) -> Made:
-    """Let the pipeline write the captions. Captions whose edit the judges do not know are left out."""
+    """Let the pipeline write the captions. Return those whose edits the judges know; [] if a reply is unreadable."""
     store = MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, DILLEMA.settings_in(driver.profile), seed=walk.number, images=()), store)
@@ -100,7 +100,7 @@ def with_captions(walk: Walk, driver: Driver) -> Made:
 
 
 def judged(scene: Scene, slots: list[tuple[str, str]], image: np.ndarray, judges: Judges) -> dict[str, float]:
-    """Return the judges' findings on an image."""
+    """Return the judges' findings on an image of an edited scene, and its distance to the ideal image, by name."""
     truth = truth_of(scene, slots, image, judges)
     names = ("label_lost", "class_lost", "thing_lost", "surroundings_lost", "form_lost")
     ideal = render(edited_scene(scene, slots))[0]
@@ -113,7 +113,7 @@ def judged(scene: Scene, slots: list[tuple[str, str]], image: np.ndarray, judges
 
 
 def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_captions: bool) -> dict[str, Any]:
-    """Return one line of the results: the images of a scene by each way of drawing."""
+    """Draw and judge the images of a scene in each way of drawing. Return one line of the results."""
     walk, begun = source(number, driver.profile), processor_seconds()
     made = with_true_captions(walk) if true_captions else with_captions(walk, driver)
     text = processor_seconds() - begun

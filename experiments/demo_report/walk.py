@@ -60,12 +60,12 @@ _WORLD = {
     "attribute": COLOURS,
     "background": tuple(word for words in PARTS.values() for word in words),
 }
-"""Words that the judges can recognise, by edit type."""
+"""Words whose look the judges can recognise in an image, by edit type."""
 
 
 @dataclass
 class Walk:
-    """One scene and everything that the pipeline made of it so far."""
+    """One scene, and everything that the pipeline has made from it so far."""
 
     number: int
     scene: Scene
@@ -222,8 +222,8 @@ def edited_things(walk: Walk, edit: Edit) -> list[int]:
 
 
 def edited_slots(walk: Walk, edit: Edit) -> list[tuple[str, str]]:
-    """Return the slots of the scene's look that an edit changes, with new words, as `check_truth.edited_scene` takes
-    them.
+    """Return the parts of the scene's look that an edit changes, such as "weather" or "colour 0", each with its new
+    word. `check_truth.edited_scene` takes them.
     """
     old, new = canonical(edit.keyword), canonical(edit.alternative)
     match edit.edit_type:
@@ -252,7 +252,7 @@ def expected_facts(facts: Facts, edits: Sequence[Edit]) -> Facts:
         elif edit.edit_type == "time of day":
             facts = dataclasses.replace(facts, time=new)
         elif edit.edit_type == "attribute":
-            # A word that stands twice is one keyword: both change.
+            # A word that occurs twice is one keyword, and an edit changes both.
             colours = tuple(new if colour == old else colour for colour in facts.colours)
             facts = dataclasses.replace(facts, colours=colours)
     return facts
