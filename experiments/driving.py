@@ -1,4 +1,4 @@
-"""Run one stage, or draw given captions, with a driver and without a workspace: for experiments and tests."""
+"""Run one stage or draw given captions with a driver, without a workspace. Experiments and tests use this."""
 
 from __future__ import annotations
 

@@ -22,18 +22,18 @@ from pipeline.checks.texts import counterfactual_checks
 from pipeline.stages.reply_schema import NO_EDIT, edit_text
 
 HELD_OUT = 0.1
-"""Share of the captions that are held out."""
+"""Share of the captions that are held out of the training."""
 MOST_HELD_OUT = 200
-"""Maximum number of held-out captions. More captions would take time and tell little more."""
+"""Maximum number of held-out captions. More would take time and hardly improve the estimate."""
 NO_EDIT_KEPT = 0.25
-"""Share kept of the drawn captions in which nothing of the type may change. With all, a small LoRA says "none" too
+"""Share of the drawn pairs without a possible edit that are used. With all of them, a small LoRA replies "none" too
 often."""
 FEWEST = 10
 """Minimum number of captions for a training."""
 
 
 class Pair(Data):
-    """One line of a file of pairs. It has the label or the protected classes of the caption's task."""
+    """One line of a file of pairs. It has either the `label` or the `protected` classes of the caption's task."""
 
     caption: str = Field(min_length=1)
     type: EditType
@@ -98,7 +98,7 @@ def read_pairs(file: Path) -> tuple[list[Pair], list[str]]:
 
 
 def drawn_pairs(count: int) -> list[Pair]:
-    """Return pairs of drawn scenes for training. Some say that nothing of the type may change in a caption."""
+    """Return pairs from drawn scenes for training. In some pairs the caption has no possible edit of the type."""
     rng, pairs = random.Random(0), list[Pair]()
     while len(pairs) < count:
         example = random_example(rng, "perturbations", rng.randrange(TRAIN_SEEDS, 2 * TRAIN_SEEDS))
@@ -123,7 +123,7 @@ def held_out(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
     """
     captions = sorted({pair.caption for pair in pairs})
     if len(captions) < FEWEST:
-        raise UserError(f"There are pairs of {len(captions)} captions: give pairs of at least {FEWEST}.")
+        raise UserError(f"The pairs have only {len(captions)} different captions: at least {FEWEST} are needed.")
     random.Random(0).shuffle(captions)
     out = set(captions[: min(MOST_HELD_OUT, max(1, round(HELD_OUT * len(captions))))])
     return [pair for pair in pairs if pair.caption not in out], [pair for pair in pairs if pair.caption in out]

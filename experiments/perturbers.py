@@ -38,8 +38,8 @@ FIRST_SEED = 6_000_000
 """First seed of the scenes. Neither training nor the language model's own scores use these seeds."""
 COUNT = 100
 GROUPS = {"own": 1.0, "changed": 0.0}
-"""Groups of captions: `own` has the drawn world's own captions, `changed` has captions that people may have changed.
-The value is the share of the world's own captions."""
+"""Groups of captions: `own` has unchanged captions of the drawn world, `changed` has captions changed as people may
+change them. The value is the share of unchanged captions."""
 NO_SOURCE = Image.new("RGB", (8, 8))
 Perturber = Callable[[Example, int], str]
 """Returns a caption for an example and a seed. "" if it gives none."""
@@ -60,7 +60,7 @@ class Score:
 
 
 def held_out(count: int, own: float) -> Iterator[Example]:
-    """Yield captions, each with an edit type for which the drawn world knows an edit of the caption."""
+    """Yield `count` captions, each with a requested edit type that the caption allows. `own` is a value of `GROUPS`."""
     rng, number = random.Random(FIRST_SEED), 0
     while count:
         example = random_example(rng, "perturbations", FIRST_SEED + number, own)
@@ -71,7 +71,7 @@ def held_out(count: int, own: float) -> Iterator[Example]:
 
 
 def score(example: Example, text: str) -> Score:
-    """Score a caption. The words of the drawn world tell the type of each change."""
+    """Score the caption `text` against the request in `example`. The drawn world's words tell the type of a change."""
     differences = changes(example.caption, text)
     passed = not failed(counterfactual_checks(example.caption, CounterfactualCaption(text, ()), example.task))
     edit = any(edit_type_of(change.gone, change.came) == example.edit_type for change in differences)
@@ -109,11 +109,11 @@ class Perturbers:
         return self._last(DILLEMA, example, settings, seed)
 
     def freely(self, example: Example, seed: int) -> str:
-        """Ask for one reply, which may have any form."""
+        """Ask the language model for one edited caption, in a reply that may have any form."""
         return self._asked(example, seed, hold=False)
 
     def stage(self, example: Example, seed: int) -> str:
-        """Run the recipe's stage for one caption of the type. Return "" if the stage rejects its caption."""
+        """Run the stage of the recipe `lance` for one caption. Return "" if the stage rejects the caption."""
         plain: dict[str, dict[str, object]] = {"perturbations": {"edit_types": example.edit_type, "per_type": 1}}
         return self._last(LANCE, example, LANCE.settings.model_validate(_merged(self._settings, plain)), seed)
 

@@ -36,13 +36,13 @@ from pipeline.profiles.profile import load_profile
 
 EDITS = {"weather": WEATHERS, "time": TIMES, "ground": GROUNDS, "trees": TREES, "walls": WALLS}
 IMAGES, BUDGET, ROUND = 22, 300, 10
-"""Images of each cell, images that a search may choose, and images of a round."""
+"""Number of images in each cell, of images that a search may choose, and of images in a round."""
 WRONG_WEAK, WRONG_OTHER, VALID = 0.5, 0.04, 0.85
-"""Shares of images that the model gets wrong in a weak and in another cell, and of valid images."""
+"""Shares: of images that the model gets wrong in a weak cell and in another cell, and of valid images."""
 TOGETHER = 50
 """Number of replays that a line of the results holds."""
 REPLAYS, FIRST_SEED = 1_000, 10_000
-"""Number of replays, and their first seed. Seeds below it served to choose the constants of the search."""
+"""Number of replays, and their first seed. Smaller seeds were used to choose the constants of the search."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class World:
     """Edit type, alternative and label of each cell, from general to particular."""
 
     def planted(self, planting: str, chance: np.random.Generator) -> Flags:
-        """Return True for each weak cell."""
+        """Return True for each cell that is weak under a planting, which is a name in `PLANTINGS`."""
         weak = np.zeros(len(self.cells), bool)
         if planting == "14 single cells":
             weak[chance.choice(len(weak), 14, replace=False)] = True
@@ -94,23 +94,23 @@ class Replay:
 
 
 Method = Callable[[Replay, int], Numbers]
-"""Returns the cells of the next images."""
+"""Function that returns the cells of the next images to look at, given the replay and their number."""
 
 
 def ours(replay: Replay, size: int) -> Numbers:
-    """Our search."""
+    """Choose cells as the studio's search does."""
     budget = BUDGET - int(replay.images.sum())
     return next_round(world().cells, replay.images, replay.faults, replay.left, size, replay.chance, budget=budget).cell
 
 
 def uniform(replay: Replay, size: int) -> Numbers:
-    """Uniform random images."""
+    """Choose images uniformly at random."""
     images: Numbers = replay.chance.permutation(np.repeat(np.arange(len(replay.left)), replay.left))
     return images[:size]
 
 
 def foretell(replay: Replay, size: int) -> Numbers:
-    """The command `foretell` before each round."""
+    """Choose the first cells in the order of the command `foretell`, run again before each round."""
     names, left = world().names, replay.left
     pairs = zip(names, replay.faults.tolist(), replay.images.tolist(), strict=True)
     chances = chance_wrong({name: (k, n) for name, k, n in pairs if n}, names)
@@ -122,7 +122,7 @@ def foretell(replay: Replay, size: int) -> Numbers:
 
 
 def thompson(replay: Replay, size: int) -> Numbers:
-    """Thompson sampling with a uniform prior for each cell. A detected cell gets no more."""
+    """Choose by Thompson sampling with a uniform prior for each cell. Detected cells get no more images."""
     open_left, picks = np.where(detected(replay.images, replay.faults), 0, replay.left), list[int]()
     for draws in replay.chance.beta(1 + replay.faults, 1 + replay.images - replay.faults, (size, len(open_left))):
         picks.append(int(np.argmax(np.where(open_left > 0, draws, -1.0))))
@@ -132,8 +132,8 @@ def thompson(replay: Replay, size: int) -> Numbers:
 
 def bayesian(replay: Replay, size: int) -> Numbers:
     """Bayesian optimisation: a Gaussian process over CLIP's vectors of "a LABEL, ALTERNATIVE", after Le Coz et al.,
-    with the upper confidence bound. Each pick counts as seen at its mean for the others of the round. A detected cell
-    gets no more.
+    with the upper confidence bound. Later picks of a round treat earlier ones as images whose result is the expected
+    one. Detected cells get no more images.
     """
     kernel = _kernel()
     open_left = np.where(detected(replay.images, replay.faults), 0, replay.left)
@@ -148,7 +148,7 @@ def bayesian(replay: Replay, size: int) -> Numbers:
         pick = int(np.argmax(np.where(open_left > 0, bound, -np.inf)))
         picks.append(pick)
         open_left[pick] -= 1
-        # One more image at its mean: an update of rank one, so that the process is solved once a round.
+        # Add an image with the expected result by a rank-one update, so that the process is solved once a round.
         gain = covariance[pick] / (covariance[pick, pick] + 0.1)
         mean = mean + gain * (float(np.clip(mean[pick], 0.0, 1.0)) - mean[pick])
         covariance = covariance - np.outer(gain, covariance[pick])
@@ -174,9 +174,9 @@ def _kernel() -> Floats:
 
 
 def replayed(method: str, planting: str, seed: int) -> tuple[float, int, int, int, bool | None]:
-    """Replay one search. Return the share of weak cells that it detects, the numbers of detected cells, of those
-    that are not weak, and of valid faults seen, and whether the error by its uniform images covers the truth (None if
-    it has none).
+    """Replay one search. Return the share of weak cells detected, the numbers of detected cells, of detected cells that
+    are not weak, and of valid faults seen, and whether the error's interval by images picked at random contains the
+    truth (None if the method picks none at random).
     """
     fate = np.random.default_rng([FIRST_SEED + seed, PLANTINGS.index(planting)])
     weak = world().planted(planting, fate)
@@ -236,13 +236,13 @@ def main() -> None:
     for line in lines:
         if (line["planting"], line["method"], line["first"], line["replays"]) in some:
             rows[line["planting"], line["method"]] += line["rows"]
-    # None, of a method without random images, becomes NaN.
+    # The None of a method without random images becomes NaN.
     results = {name: np.array(found, dtype=np.float64) for name, found in rows.items()}
     print("\n".join(report(results, replays)))
 
 
 def report(results: Mapping[tuple[str, str], Floats], replays: int) -> list[str]:
-    """Return the tables of all results, and the goals with what was reached."""
+    """Return the tables of all results in Markdown, with a table of the goals that says which are reached."""
     head = [*METHODS]
     lines = [
         f"Share of the weak cells that are detected, % (95 % interval over {replays:,} replays):",

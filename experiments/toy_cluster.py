@@ -11,7 +11,7 @@ from pathlib import Path
 
 def main() -> None:
     """Run the cluster until Ctrl-C."""
-    # Read when Ray is imported: it listens on 127.0.0.1 only, asks for a token, and sends no usage statistics.
+    # Ray reads these when it is imported: it listens on 127.0.0.1 only, asks for a token, and sends no statistics.
     os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster

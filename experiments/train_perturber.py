@@ -1,4 +1,4 @@
-"""Train a perturber of one's own: `python -m experiments.train_perturber --out FOLDER`.
+"""Train your own perturber: `python -m experiments.train_perturber --out FOLDER`.
 
 A perturber is a language model that answers with one edit of a type that is asked for. This program trains a LoRA of
 the language model of a profile, or of another LLaMA, on pairs of captions: pairs from a file, or pairs of drawn scenes.
@@ -47,12 +47,12 @@ LAYERS = ("q_proj", "k_proj", "v_proj")
 """The layers that the LoRA changes, as in LANCE."""
 DROPOUT = 0.05
 EVALUATE_EVERY = 25
-"""Number of steps between two losses on the held-out pairs."""
+"""Number of training steps between two evaluations of the loss on the held-out pairs."""
 PATIENCE = 5
 """Number of evaluations in a row without a lower held-out loss after which the training stops."""
 IGNORED = -100
 MOST_NAMED = 10
-"""Maximum number of invalid lines that are named one by one."""
+"""Maximum number of invalid lines whose problems are printed one by one."""
 BASE_FILE = "base.json"
 """Name of the file beside a LoRA. The file names the language model that the LoRA was trained on."""
 LONGEST_CONTEXT = 4096
@@ -105,7 +105,7 @@ def load_base(file: Path) -> Base:
             config = model.config if model is not None else None
     except (*LOAD_ERRORS, IndexError) as error:
         raise UserError(
-            f"The language model {file} cannot be loaded: name a LLaMA in GGUF, or a folder of transformers with its "
+            f"The language model {file} cannot be loaded: give a LLaMA in GGUF, or a folder of transformers with its "
             f"tokenizer.model ({error})."
         ) from error
     plain = model is not None and not (config.attention_bias or config.mlp_bias)
@@ -116,8 +116,8 @@ def load_base(file: Path) -> Base:
         or len(pieces) != config.vocab_size
     ):
         raise UserError(
-            f"The language model {file} is none that ctransformers runs (LLaMA 1 or 2 and its like, with a tokenizer "
-            "of sentencepiece): name another one with --base."
+            f"ctransformers cannot run the language model {file}. Give one like LLaMA 1 or 2, with a sentencepiece "
+            "tokenizer, with --base."
         )
     if getattr(model, "hf_quantizer", None) is not None:
         model.hf_quantizer.remove_quantization_config(model)  # once loaded, weights of a GGUF file are plain numbers
@@ -247,19 +247,19 @@ def with_adapter(base: Base, folder: Path) -> PeftModel:
         if not isinstance(config, LoraConfig):
             raise ValueError(f"it holds {config.peft_type}")
     except (*LOAD_ERRORS, TypeError) as error:
-        raise UserError(f"There is no LoRA of peft in the folder {folder} ({error}).") from error
+        raise UserError(f"The folder {folder} has no LoRA in peft's format ({error}): give another folder.") from error
     note, named = folder / BASE_FILE, config.base_model_name_or_path or "not known"
     config.base_model_name_or_path = None
     noted = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {"name": named}
     same = noted.get("sha256") in (None, base.fingerprint())
     try:
         model = get_peft_model(base.model, config) if same else None
-    except ValueError:  # the model has no layers of these names
+    except ValueError:  # the model has no layers with the LoRA's names
         model = None
     if model is None or _shapes(weights) != _shapes(get_peft_model_state_dict(model)):
         raise UserError(
-            f"The LoRA {folder} was made for another language model than {base.name}: give the one that "
-            f"the LoRA names, {noted['name']}, with --base."
+            f"The LoRA {folder} was made for another language model than {base.name}: give its language model, "
+            f"{noted['name']}, with --base."
         )
     set_peft_model_state_dict(model, weights)
     return model.eval()
@@ -283,7 +283,7 @@ def _require_same(folder: Path, training: Mapping[str, Any]) -> None:
     others = [difference for name, difference in names.items() if recorded.get(name) != training[name]]
     if others:
         raise UserError(
-            f"The folder {folder} holds a training with {' and '.join(others)}: remove it, or name another with --out."
+            f"The folder {folder} holds a training with {' and '.join(others)}: remove it, or give another with --out."
         )
 
 
@@ -316,21 +316,21 @@ def write_profile(profile: Profile, source: Path, base: Base, gguf: Path, file: 
 
 
 def base_file(profile: Profile, named: Path | None) -> Path:
-    """Return the path of the weights that the LoRA is trained on. Raises UserError if the profile has no
-    LLaMA in GGUF.
+    """Return the path of the language model that the LoRA is trained on: `named`, or else the profile's. Raises
+    UserError if the profile has no LLaMA in GGUF.
     """
     if named is not None:
         return named
     if not isinstance(profile.language, GgufLanguage):
         raise UserError(
-            f"The language model of the profile {profile.name} is no LLaMA in GGUF: name one with --base, in GGUF or "
-            "as a folder of transformers."
+            f"The language model of the profile {profile.name} is no LLaMA in GGUF: give a LLaMA with --base, in GGUF "
+            "or as a folder of transformers."
         )
     return locate("language model", profile.language)
 
 
 def given_pairs(file: Path) -> list[Pair]:
-    """Return the pairs of a file. Invalid lines are counted and printed."""
+    """Return the valid pairs of a file. Print the number of invalid lines, and what is wrong with the first ones."""
     pairs, faults = read_pairs(file)
     if faults:
         more = f"\n  and {len(faults) - MOST_NAMED} more" if len(faults) > MOST_NAMED else ""
@@ -341,19 +341,19 @@ def given_pairs(file: Path) -> list[Pair]:
 
 
 def fitting(pairs: Sequence[Pair], encoded: Any, context: int) -> list[Encoded]:
-    """Return the tokens of all pairs that fit the context. The others are counted."""
+    """Return the tokens of all pairs with at most `context` tokens. Print the number of longer pairs."""
     tokens = [encoded(pair) for pair in pairs]
     fits = [one for one in tokens if len(one["input_ids"]) <= context]
     if len(fits) < len(tokens):
         print(f"{len(tokens) - len(fits)} pairs are left out: longer than {context} tokens.", file=sys.stderr)
     if not fits:
-        raise UserError(f"No pair fits the {context} tokens that the language model reads: shorten the captions.")
+        raise UserError(f"All pairs exceed the language model's limit of {context} tokens: shorten the captions.")
     return fits
 
 
 def make(options: argparse.Namespace) -> Path:
     """Train or merge a LoRA as the command line asks. Return the file of the new profile. Raises UserError."""
-    warnings.filterwarnings("ignore", ".is_gradient_checkpointing", FutureWarning)  # peft asks by the earlier name
+    warnings.filterwarnings("ignore", ".is_gradient_checkpointing", FutureWarning)  # peft uses the old name
     if find_spec("peft") is None:
         raise UserError(
             "The package peft is not installed: run .venv/bin/python -m pip install -r requirements-dev.txt."

@@ -1,1 +1,1 @@
-"""The paper's three questions on the drawn world, from nothing to `docs/paper-demo.md`: `make paper-demo`."""
+"""Answers the paper's three research questions on drawn scenes: `make paper-demo` writes `docs/paper-demo.md`."""

@@ -1,4 +1,4 @@
-"""`python -m experiments.paper`: the paper's three questions on the drawn world, from nothing to a report.
+"""Answer the paper's three research questions on drawn scenes, and write a report: `python -m experiments.paper`.
 
 `--small` shows in a minute or two that every part works. The work folder keeps the results of the stages and the goals
 of the run, so that a stopped run can resume.
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Work:
-    """Folder with the results of the stages and their times, over all runs."""
+    """The work folder: results and times of the stages, kept from run to run."""
 
     def __init__(self, folder: Path, size: Size) -> None:
         """Raises UserError if the folder holds a run of another size."""
@@ -56,12 +56,12 @@ class Work:
 
     @property
     def goals(self) -> Stated:
-        """Goals in the repository at the beginning of the run."""
+        """Goals that the repository had at the beginning of the run."""
         text = (self.folder / GOALS.name).read_text(encoding="utf-8")
         return stated(text, (self.folder / _COMMIT).read_text(encoding="utf-8"))
 
     def kept(self, stage: str, name: str, do: Callable[[], T]) -> T:
-        """Return the result of a step of a stage, computed now or by an earlier run."""
+        """Return the result of step `name` of a stage. Compute it with `do` unless an earlier run stored it."""
         file = self.folder / f"{name}.pickle"
         if not file.exists():
             print(f"{stage}: {name}", flush=True)
@@ -122,7 +122,7 @@ def results(work: Work, size: Size) -> tuple[Results, dict[Family, Read]]:
 
 
 def examples(found: dict[Family, Read], data: Path) -> Iterator[tuple[Path, Path, str]]:
-    """Return the first sources with their first test cases, and the edits in words."""
+    """Yield files of the first sources, each with one of its first test cases, and the edit in words."""
     for family, own in found.items():
         for number in range(min(SHOWN, len(own.sources))):
             cases = [one for one in own.cases if one.source == number][:SHOWN]
@@ -133,7 +133,7 @@ def examples(found: dict[Family, Read], data: Path) -> Iterator[tuple[Path, Path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 1 unless every goal is reached. A small run has no goals to miss."""
+    """Answer the questions. Return the exit code: 1 if a goal is missed. A small run misses no goal."""
     parser = argparse.ArgumentParser(prog="python -m experiments.paper", description="Answer the paper's questions.")
     parser.add_argument("--small", action="store_true", help="few sources and seeds: shows that every part works")
     parser.add_argument("--work", type=Path, help="where stages keep what they found (default: build/paper-demo)")

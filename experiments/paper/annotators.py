@@ -21,7 +21,7 @@ from study.behaviour import Behaviour, judge
 from study.control_items import judge as reason_to_exclude
 
 VOTES, CONSENSUS = 5, 4
-"""Votes per image, and equal votes needed, as in the paper. An image without consensus is discarded."""
+"""Number of votes per image, and of equal votes for a consensus, as in the paper. Images without one are discarded."""
 CREW = (
     *(Behaviour(accuracy=0.95),) * 6,
     *(Behaviour(accuracy=0.85),) * 3,
@@ -29,8 +29,8 @@ CREW = (
 )
 """Careful workers, hasty workers, and yes-sayers."""
 HARD_VALID, HARD_BROKEN, FOOLED = 0.05, 0.35, 0.75
-"""Shares of valid and of broken images that are hard, and the probability that a worker says yes to a hard one without
-looking."""
+"""Shares of valid and of broken images that are hard to judge, and the probability that a worker calls a hard image
+valid without looking."""
 CONTROLS = 8
 """Number of control items that each worker answers first, half of them valid. None is hard: studies use images that are
 certainly valid or broken."""
@@ -47,7 +47,7 @@ class Votes:
     votes: NDArray[np.int64]
     """Number of votes for each image. 0 if it had no consensus and was discarded."""
     ballots: Ballots | None
-    """Single votes, with the index of each image, and answers to control items. None for people who never err."""
+    """Each vote with the index of its image, and answers to control items. None for annotators who never err."""
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -88,17 +88,17 @@ def vote(valid: NDArray[np.bool_], hard: NDArray[np.bool_], seed: int) -> Votes:
 
 
 def flawless(valid: NDArray[np.bool_]) -> Votes:
-    """Return votes of people who never err, which show an interval with sampling as its only uncertainty."""
+    """Return votes of annotators who never err, so that sampling is an interval's only uncertainty."""
     return Votes(np.where(valid, VOTES, 0).astype(np.int64), np.full(len(valid), VOTES, np.int64), None)
 
 
 def control_answers(chance: random.Random) -> list[list[bool]]:
-    """Return each worker's answers to the control items, True for yes. Items with an odd number are valid."""
+    """Return the answers of each worker to the control items, True for "valid". Items with an odd number are valid."""
     return [[_says_yes(worker, bool(number % 2), chance) for number in range(CONTROLS)] for worker in CREW]
 
 
 def kept_workers(answers: Sequence[Sequence[bool]]) -> list[int]:
-    """Return the workers whom a study's rule on control items keeps, or all workers if too few would remain to vote."""
+    """Return the workers who pass a study's rule on control items, or all workers if too few pass to cast all votes."""
     policy = ControlPolicy()
     right = [sum(yes == bool(number % 2) for number, yes in enumerate(own)) for own in answers]
     included = [worker for worker, number in enumerate(right) if not reason_to_exclude(policy, CONTROLS, number)]
@@ -111,7 +111,7 @@ def _says_yes(worker: Behaviour, true: bool, chance: random.Random) -> bool:
 
 
 def crew_in_words() -> str:
-    """Describe the crew in a sentence."""
+    """Return a sentence about the accuracy of the simulated annotators."""
     careful, hasty, yes = CREW[0], CREW[6], CREW[-1]
     return (
         f"{len(CREW)} simulated annotators: {CREW.count(careful)} who are right {100 * careful.accuracy:.0f} % of the "

@@ -45,10 +45,10 @@ class Breaking:
     types: tuple[TypeRow, ...]
     """Edit types, the weakest first."""
     by_word: tuple[SensitivityRow, ...]
-    """Change of the probability of the true class, or of the share of right pixels, against the reconstruction, by the
-    word that an edit brings in."""
+    """Change of the probability of the true class (or of the share of right pixels) from the reconstruction to the test
+    case, by the word that the edit brings in."""
     by_thing: tuple[SensitivityRow, ...]
-    """Change by word and class, such as "red bird"; for a segmenter by word alone."""
+    """The same change by word and class, such as "red bird"; for a segmenter by word alone."""
 
     @property
     def taught_wrong(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class Breaking:
 
     @property
     def others_named(self) -> Figure:
-        """Share of all other words named as harmful."""
+        """Share of all other words that are named as harmful."""
         planted = {*LEFT_OUT, *self.taught_wrong}
         return _named(self.by_word, [row.name for row in self.by_word if row.name not in planted])
 
@@ -88,7 +88,7 @@ def thing(word: str, label: str) -> str:
 
 
 def breaking(found: Read) -> Breaking:
-    """Measure where the model under test of a family fails."""
+    """Measure by edit type, word and class where a family's model under test fails."""
     return _classifier(found) if found.family == "object" else _segmenter(found)
 
 

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 INK, GREY, FAINT = "#1d2733", "#68737f", "#e3e7eb"
 COLOURS = ("#2f6db3", "#c8553d", "#3d8b5f")
 _LABEL, _PLOT, _END, _ROW, _TOP, _FOOT = 270, 380, 90, 22, 34, 34
-"""Sizes in pixels. A label that takes more than `_LABEL` makes the picture wider."""
+"""Sizes in pixels. Labels wider than `_LABEL` make the picture wider."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Rule(BaseModel):
     question: str
     goal: str
     models: Annotated[tuple[str, ...], Field(strict=False)] = ("",)
-    """Models that each have to reach the goal."""
+    """Names of the models, each of which has to reach the goal."""
     figure: str
     unit: Unit = "share"
     at_least: float | None = None
@@ -58,7 +58,7 @@ class Rule(BaseModel):
 
     @property
     def wanted(self) -> str:
-        """Bounds of the goal in words."""
+        """The goal's bounds in words, such as "at least 90 %"."""
         bounds = (("at least", self.at_least), ("more than", self.above), ("at most", self.at_most))
         return ", ".join(f"{word} {_plain(bound, self.unit)}" for word, bound in bounds if bound is not None)
 
@@ -97,7 +97,7 @@ class Goal:
 
     @property
     def words(self) -> str:
-        """Verdict in one word."""
+        """The verdict: "reached", "MISSED", or `CANNOT_TELL`."""
         return CANNOT_TELL if self.reached is None else "reached" if self.reached else "MISSED"
 
     @property
@@ -121,11 +121,11 @@ class Stated:
     digest: str
     """SHA-256 of the file of goals."""
     commit: str
-    """The commit that last changed the file, with its date. "" if it was not committed."""
+    """The commit that last changed the file of goals, with its date. "" if its current text was not committed."""
 
     @property
     def words(self) -> str:
-        """Source of the goals, in a sentence for a report."""
+        """A sentence for the report on the file and the commit of the goals."""
         which = f"`experiments/paper/{GOALS.name}` (SHA-256 {self.digest[:12]})"
         if self.commit:
             return f"The goals are those of {which}, last changed in commit {self.commit}, before this run began."

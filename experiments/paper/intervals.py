@@ -15,8 +15,8 @@ Rows = NDArray[np.int64]
 
 
 def over_sources(source: Rows, statistic: Callable[[Rows], float], resamples: int = RESAMPLES) -> Figure:
-    """Return a figure of some images, given by their rows, with a percentile interval. It comes from a bootstrap in
-    which sources are drawn with replacement, each with all its images (Davison and Hinkley 1997, section 3.8).
+    """Return `statistic`, a function of row numbers, over all images, with a bootstrap's percentile interval. Sources
+    are drawn with replacement, each with all its images (Davison and Hinkley 1997, section 3.8).
     """
     value, (names, place) = statistic(np.arange(len(source))), np.unique(source, return_inverse=True)
     if not np.isfinite(value):

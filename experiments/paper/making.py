@@ -30,8 +30,8 @@ from storage.workspace import Workspace
 
 SEED = 1
 ALTERNATIVES = 5
-"""Number of alternatives per keyword. With only weather and time of day, a source can have more test cases than the
-largest quota."""
+"""Number of alternatives per keyword. Even edits of only weather and time of day then give more test cases than the
+largest quota needs."""
 CHOICES = 12
 """Number of captions written per source. The test cases are drawn among them so that edit types are even."""
 _PLAN = """
@@ -130,7 +130,7 @@ def _models() -> Models:
 
 
 class _Progress:
-    """Prints the progress of a batch after each hundred pieces of work."""
+    """Prints the progress of a batch at every hundred finished pieces of work."""
 
     def __init__(self, what: str) -> None:
         self._what, self._done, self._said = what, 0, 0

@@ -41,17 +41,17 @@ Kind = Literal["left out", "taught wrongly", "taught wrongly at times", "not pla
 
 @dataclass(frozen=True)
 class Found:
-    """Weak cells that an order finds by valid faults among its first images. For random orders these are means."""
+    """Weak cells that an order of review finds, by valid faults among its first images. Random orders have means."""
 
     order: str
     apfd: float | None
     images: Mapping[float, int]
-    """Number of images for each share of all images."""
+    """Number of images that each share of all images stands for."""
     cells: Mapping[float, Floats]
-    """By share of all images: 1 for each weak cell that is found, otherwise 0. Random orders have means."""
+    """By the share of images seen: 1 for each weak cell that is found, otherwise 0. Random orders have means."""
 
     def at(self, budget: float) -> float:
-        """Return the number of weak cells found at a share of the images."""
+        """Return the number of weak cells found among the first images, whose share of all images is `budget`."""
         return float(self.cells[budget].sum())
 
 
@@ -70,13 +70,13 @@ class Prioritising:
     shown_before: int
 
     def share_found(self, order: str) -> Figure:
-        """Return the share of the weak cells that an order finds at `BUDGET`."""
+        """Return the share of the weak cells that an order finds among the first `BUDGET` of the images."""
         cells = self.orders[order].cells[BUDGET]
         return share_of(round(float(cells.sum())), len(cells))
 
     def more_than(self, other: str) -> Figure:
-        """Return the share of weak cells that the studio's order finds at `BUDGET`, minus the share of another order,
-        with an interval over cells.
+        """Return the share of weak cells that the studio's order finds among the first `BUDGET` of the images, minus
+        the share that another order finds, with an interval over cells.
         """
         return mean_of(self.orders[OURS].cells[BUDGET] - self.orders[other].cells[BUDGET])
 
@@ -177,7 +177,7 @@ def _wrong_first(wrong: NDArray[np.bool_], chance: np.random.Generator) -> Numbe
 
 
 def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
-    """Return an order of cases as if they were not drawn yet, learnt from the faults of cases of the train split."""
+    """Return an order for cases that does not use their images. It is learnt from the faults of the train split."""
     cells = cells_of(found)
     features = [(kind, word, label) for kind, (label, word) in zip(found.edit_types, cells, strict=True)]
     shows = wrong_cases(found) & (found.truth == VALID)
@@ -193,7 +193,7 @@ def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
 def _found(
     name: str, order: Callable[[np.random.Generator], Numbers], fault: Sequence[Cell | None], weak: Iterable[Cell]
 ) -> Found:
-    """Return the weak cells that an order finds. Random orders give the mean of many."""
+    """Return the weak cells that an order finds. For a random order, return the mean of `_SHUFFLES` orders."""
     chance, several = np.random.default_rng(0), "random" in name
     drawn = [order(chance) for _ in range(_SHUFFLES if several else 1)]
     judged = [judge(name, one, fault) for one in drawn]
@@ -209,7 +209,7 @@ def _found(
 
 
 def _first(order: Numbers, fault: Sequence[Cell | None]) -> dict[Cell, int]:
-    """Return the rank of the first image that shows each fault."""
+    """Return for each cell the rank, from 1, of the first image that shows a fault in it."""
     first: dict[Cell, int] = {}
     for rank, row in enumerate(order.tolist(), 1):
         cell = fault[row]

@@ -63,8 +63,8 @@ class Read:
     classes: tuple[str, ...]
     """Class names of the model under test."""
     said: tuple[Floats, Floats, Floats]
-    """Predictions for sources, cases and controls. A classifier's are probabilities, (images, classes). A segmenter's
-    are pixel counts of true class by predicted class, (images, classes, classes + 1)."""
+    """Predictions for sources, cases and controls: a classifier's probabilities (images, classes), or a segmenter's
+    pixel counts by true and predicted class (images, classes, classes + 1)."""
     truth: NDArray[np.int8]
     """`VALID`, `BROKEN` or `CANNOT_TELL` for each case."""
     why: tuple[tuple[str, ...], ...]
@@ -74,7 +74,7 @@ class Read:
     measured: Floats
     """Figures of the checks, (cases, checks). NaN where a check gave none."""
     kept: NDArray[np.bool_]
-    """True for each case whose mask another segmenter found unchanged. False where there is no such check."""
+    """True for each case whose mask is unchanged according to another segmenter. False if that was not checked."""
 
     @property
     def of_case(self) -> Numbers:
@@ -128,7 +128,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Judged:
-    """Truth about one image, and the figures of its checks."""
+    """The truth about one image, and the values that its checks measured."""
 
     truth: int
     why: tuple[str, ...]
@@ -187,8 +187,8 @@ def one_thread() -> None:
 
 
 def judge_all(family: Family, cases: Sequence[Made], workers: int) -> list[Judged]:
-    """Judge all cases, in their order, with this number of processes. With fewer than two, the calling
-    process does it.
+    """Judge all cases and return the results in the same order. Use `workers` processes, or only the calling process
+    if `workers` is below 2.
     """
     if workers < 2:
         return [judged(family, one) for one in cases]
@@ -233,7 +233,7 @@ def _opened(file: str) -> Image.Image:
 
 
 def read(family: Family, weights: Path, data: Path, made: Sequence[Made], workers: int) -> Read:
-    """Read all images of a family with the model under test. Its sources are in the folder `data`."""
+    """Predict, check and judge all images of a family. Its sources are in the folder `data`."""
     cases = tuple(one for one in made if not one.control and len(one.counterfactual.edits) == 1)
     controls = tuple(one for one in made if one.control)
     numbers = sorted({one.source for one in made})

@@ -42,8 +42,8 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def write(run: Results, stated: Stated, file: Path, examples: Sequence[tuple[Path, Path, str]]) -> tuple[Goal, ...]:
-    """Write the report and its pictures beside it; returns the goals. `examples` are sources and what was made of them,
-    with the edit in words.
+    """Write the report, and its pictures into the same folder. Return the goals. Each of `examples` is the file of a
+    source, the file of a test case made from it, and the edit in words.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     reached = goals(run, stated)
@@ -106,7 +106,7 @@ def _head(run: Results, stated: Stated, found: Sequence[Goal]) -> Iterator[str]:
 
 
 def answers(run: Results) -> Iterator[str]:
-    """Yield the findings of the run in sentences, good and bad ones."""
+    """Yield sentences on the findings of the run, good and bad ones."""
     by_name = figures(run)
     for title in TITLES.values():
         what = "mIoU" if title == "segmenter" else "error"
@@ -131,7 +131,7 @@ def answers(run: Results) -> Iterator[str]:
 
 
 def _compared(figure: Figure, more: str, less: str, what: str) -> str:
-    """Describe a difference in words by its sign. If its interval includes 0, say that it may be chance."""
+    """Describe a difference: `more` or `less` by its sign, or neither for certain if its interval includes 0."""
     value = in_unit(figure, "points")
     if figure.value is None or figure.low is None:
         return f"more or less {what}: {value}"
@@ -196,7 +196,7 @@ def _set(run: Results, names: dict[str, str]) -> Iterator[str]:
 
 
 def _taught_wrong(share: float) -> str:
-    """List the things that are taught wrongly in a `share` of the scenes that show them."""
+    """List the things whose labels are wrong in this share of the training scenes that show them."""
     own = [one for family in FAMILIES for one in TAUGHT_WRONG[family] if one.share == share]
     return ", ".join(f"{one.word} {one.label} as {one.taught}" for one in own)
 
@@ -443,7 +443,7 @@ def _order(one: Found) -> tuple[str, ...]:
 
 
 def _alike(run: Results) -> str:
-    """Say how many images were left out as too similar to another split, and whether two splits share an image."""
+    """Return a sentence on images left out as too similar to another split, and on images that two splits share."""
     numbers = " and ".join(f"{run.retraining[one].alike:,} {TITLES[one]} image(s)" for one in FAMILIES)
     both = sum(len(run.retraining[one].shared) for one in FAMILIES)
     return (

@@ -59,7 +59,7 @@ _MOST_TUNE = 100
 
 @dataclass(frozen=True)
 class Retraining:
-    """Results of RQ3 for one family. Accuracies are shares of images, for a segmenter shares of pixels."""
+    """Results of RQ3 for one family. Accuracies are shares of right images, or for a segmenter of right pixels."""
 
     rows: tuple[ArmRow, ...]
     won_back: tuple[WonBack, ...]
@@ -85,7 +85,7 @@ class Retraining:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Images of a family as training examples, with their splits."""
+    """The images of a family as training examples, and their splits."""
 
     found: Read
     data: Path
@@ -93,7 +93,7 @@ class Parts:
 
     @cached_property
     def pictured(self) -> Mapping[Side, Mapping[Path, Pictured]]:
-        """All images by split: originals, and images made from them."""
+        """All images by split and file: originals, and images made from them."""
         by_side: dict[Side, dict[Path, Pictured]] = {one: {} for one in SIDES}
         files = [(one, self.data / one.key) for one in self.found.sources]
         files += [
@@ -117,23 +117,23 @@ class Parts:
         return frozenset(similar)
 
     def original(self, where: Side) -> tuple[list[Example], list[int]]:
-        """Return the source images of a split as examples, and the numbers of the sources."""
+        """Return the source images of the split `where` as examples, and the numbers of the sources."""
         rows = [at for at, one in enumerate(self.found.sources) if side(one) == where]
         rows = [at for at in rows if self.data / self.found.sources[at].key not in self.alike]
         return [self._example(self.data / self.found.sources[at].key, at) for at in rows], rows
 
     def made(self, rows: Numbers) -> tuple[list[Example], list[int]]:
-        """Return some of the cases as examples, and the numbers of their sources."""
+        """Return the cases in `rows` as examples, and the numbers of their sources."""
         cases = [one for one in (self.found.cases[row] for row in rows) if Path(one.image) not in self.alike]
         return [self._example(Path(one.image), one.source) for one in cases], [one.source for one in cases]
 
     def controls(self, where: Side) -> list[Example]:
-        """Return the reconstructions of a split."""
+        """Return the reconstructions of the sources of the split `where` as examples."""
         controls = [one for one in self.found.controls if side(self.found.sources[one.source]) == where]
         return [self._example(Path(one.image), one.source) for one in controls if Path(one.image) not in self.alike]
 
     def natural(self) -> tuple[list[Example], list[int]]:
-        """Return the examples of the shift set. Each scene is a source of its own."""
+        """Return the examples of the shift set, and numbers of sources: each scene counts as a separate source."""
         examples = []
         for file, scene in self.shift:
             target: int | Path = OBJECT_CLASSES.index(scene.label) if self.found.family == "object" else mask_file(file)

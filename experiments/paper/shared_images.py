@@ -34,8 +34,8 @@ class Shared:
 
 
 def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Shared]:
-    """Return at most `most` pairs of images in two splits with equal hashes or a similar look. Empty if the splits are
-    disjoint, which every figure on unseen images requires.
+    """Return at most `most` pairs of images of different splits that are equal or look alike. Figures on unseen images
+    are only right if there is no such pair.
     """
     pairs: list[Shared] = []
     by_side: dict[Side, tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]]] = {}

@@ -26,13 +26,13 @@ class Size:
     shift: int
     """Number of scenes of each task that the renderer itself draws in fog and at night."""
     judged: int
-    """Number of images of one simulated study."""
+    """Number of images judged in one simulated study."""
     studies: int
     """Number of simulated studies whose intervals are compared with the truth."""
     study_sources: int
-    """Number of sources of one of those studies."""
+    """Number of sources in each of these simulated studies."""
     seeds: int
-    """Number of trainings of an arm that differ by chance alone."""
+    """Number of trainings of each arm, which differ only in their random seed."""
     updates: int
     """Number of optimiser updates of every training."""
     renders: int

@@ -1,5 +1,5 @@
 """Train the models under test of the paper's questions: small networks, briefly, on fair days only, with some wrong
-labels. So they also err on originals, and it is known where and why.
+labels. So they also err on originals, and the places and causes of these errors are known.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def under_test(family: Family, folder: Path, size: Size) -> Path:
     arm = Arm("fair days", tuple(_written(family, number, folder / "lessons") for number in range(lessons)))
     header = {"format": "pt", "architecture": ARCHITECTURES[family], "classes": json.dumps(CLASSES[family])}
     header |= {"size": "128", "mean": json.dumps(_MIDDLE), "std": json.dumps(_MIDDLE)}
-    # With a single scoring the last state is kept: the model should be trained briefly, not well.
+    # A constant score keeps the last state, not the best: the model should be trained briefly, not well.
     train(_network(family), KINDS[family], _pixels, arm, recipe, 0, lambda net: 0.0, folder, header=header)
     return folder / BEST
 
@@ -60,7 +60,7 @@ def _pixels(image: Image.Image) -> Any:
 
 
 def _written(family: Family, number: int, folder: Path) -> Example:
-    """Write a training image of a fair day and its mask, blurred as a generator might draw it. Existing files stay."""
+    """Write the image and the mask of a training scene, if missing. The image is blurred like a generated one."""
     scene, wrong = lesson(family, number)
     image, mask = folder / f"{number:05}.png", folder / f"{number:05}.mask.png"
     if not image.exists():

@@ -1,5 +1,5 @@
-"""RQ1: is a generated image valid? Compares a simulated study with the truth, measures how often its intervals contain
-the truth, and how useful an automatic score is.
+"""RQ1: validity of generated images. Compares a simulated study with the truth, measures how often its intervals
+contain the truth, and how useful an automatic score is.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StudyResult:
     true: float | None
     """Share of all images of the study that are valid by the truth."""
     right: int
-    """Number of images on which the annotators' consensus is the truth."""
+    """Number of images on which the annotators' consensus agrees with the truth."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ class Validity:
     effect: ValidityEffect | None
     """Error rate of a classifier as one study estimates it."""
     truths: Mapping[str, float]
-    """Values of the figures of `effect` if all images were judged without an error."""
+    """The figures of `effect` if all images were judged without error, by name."""
     coverage: tuple[Coverage, ...]
     score: Agreement | None
     """Agreement of the automatic score, learnt on one study, with the truth of images of other sources. None if there
     are too few broken images to learn from."""
     score_why: str
     over_accepting_all: Figure
-    """Share of valid images among those that the score accepts, minus the share among all."""
+    """Share of valid images among those that the score accepts, minus the share among all images."""
 
 
 def strata(found: Read, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, ...]]:
@@ -231,15 +231,15 @@ class _Known:
     score: Floats | None
 
     def drawn(self, rows: Numbers, source: Numbers) -> _Known:
-        """Return some of the images, possibly repeated, as images of other sources."""
+        """Return the images `rows`, which may repeat, with `source` as their source numbers."""
         score = None if self.score is None else self.score[rows]
         return _Known(
             source, self.wrong[rows], self.stratum[rows], self.strata, self.valid[rows], self.hard[rows], score
         )
 
     def asked(self, size: Size, seed: int, annotators: str = ERRING) -> ValidityEffect:
-        """Simulate a study of a stratified sample of the images. The study does not know the validity of any other
-        image.
+        """Simulate a study of a stratified sample of the images, and return its figures. The validity of all other
+        images is unknown to it.
         """
         chance = np.random.default_rng(seed)
         parts = [np.flatnonzero(self.stratum == one) for one in range(len(self.strata))]
@@ -277,7 +277,7 @@ def _known(found: Read, score: Floats | None) -> _Known:
 
 
 def coverage(found: Read, size: Size, score: Floats | None) -> Iterator[Coverage]:
-    """Yield how often the intervals of repeated studies contain the truth. The existing test cases serve as the
+    """Yield how often intervals contain the truth if a study is repeated. The existing test cases serve as the
     population: each study draws sources with replacement, takes a stratified sample of their images, and has annotators
     of its own.
     """

@@ -34,9 +34,9 @@ from evaluation.retraining.data_split import Side, side_of
 from experiments.paper.size import Family, Size
 
 FIRST_SEED = {"object": 7_100_000, "road": 7_600_000}
-"""First seeds of the sources. Neither a training nor the checks of the models under test saw these scenes. Nothing was
-chosen on them: learning rates, and what counts as new in a ranking, were chosen on scenes from 7,000,000 and 7,500,000
-on."""
+"""First seeds of the sources, by family. Neither a training nor the checks of the models under test saw these scenes.
+No setting was chosen on them: learning rates and settings of the ranking were chosen on scenes from 7,000,000 and
+7,500,000 on."""
 FIRST_SHIFT = {"object": 8_100_000, "road": 8_600_000}
 FIRST_CELL = 9_100_000
 FIRST_LESSON = {"object": 40_000_000, "road": 45_000_000}
@@ -132,7 +132,7 @@ class Source:
 
     @property
     def task(self) -> Task:
-        """Task of a model under test on this source."""
+        """The task of the source: its label, or its protected classes."""
         return task_of(self.scene)
 
 
@@ -144,7 +144,7 @@ def task_of(scene: Scene) -> Task:
 
 
 def source(family: Family, number: int) -> Source:
-    """Return the source with a number, a fair day. Classes take turns."""
+    """Return the source with this number, a scene of a fair day. Classes take turns."""
     return Source(family, number, fair_scene(FIRST_SEED[family] + number, family, number))
 
 

@@ -241,9 +241,9 @@ def test_a_lora_alone_is_merged_into_its_model_in_a_folder_of_transformers(
 
 def test_what_is_no_model_is_refused_in_a_sentence(bases: Path, tmp_path: Path) -> None:
     refused = call("--base", bases / "pairs.jsonl", "--out", tmp_path / "out")
-    assert refused.code == 2 and "cannot be loaded: name a LLaMA in GGUF" in refused.printed
+    assert refused.code == 2 and "cannot be loaded: give a LLaMA in GGUF" in refused.printed
     refused = call("--adapter", bases, "--base", bases / "own.gguf", "--out", tmp_path / "out")
-    assert refused.code == 2 and "There is no LoRA of peft in the folder" in refused.printed
+    assert refused.code == 2 and "has no LoRA in peft's format" in refused.printed
 
 
 def test_the_pairs_of_the_docs_are_pairs(tmp_path: Path) -> None:
