@@ -1,1 +1,1 @@
-"""The drawn world: scenes with exact ground truth, the recipes that train the embedded models, and their weights."""
+"""The drawn world: synthetic scenes with exact ground truth. Also the demo's models, and programs that train them."""

@@ -48,9 +48,9 @@ Bands = dict[str, tuple[float, float]]
 FIRST_SEED = 2_000_000
 """First seed of the scenes. Neither training nor the report uses these seeds."""
 COUNT = 300
-"""Number of scenes that set the thresholds. The report measures them on later scenes."""
+"""Number of scenes from which the thresholds are computed. The report tests the thresholds on other scenes."""
 BLAMED, THROUGH = 0.015, 0.06
-"""Maximum shares: of good images that a check may fail, and of broken images that may pass a check, or all checks."""
+"""Maximum shares: of good images that a check may fail, and of broken images that may pass one check or all checks."""
 BLAMED_FOR_NOTHING = 0.004
 """Maximum share of good images that a general check may fail. General checks detect images of another scene."""
 NEARER = ("edit shows", "label seen")
@@ -75,7 +75,7 @@ class Drawn:
 
 
 def draw(number: int, folder: Path, driver: Driver) -> Drawn:
-    """Return the edited scene of a number with its image, which is drawn if the folder lacks it."""
+    """Return the edited scene `number` with its image. Draw the image if the folder does not have it."""
     scene, rng, profile = random_scene(FIRST_SEED + number), random.Random(number), driver.profile
     pixels, mask = render(scene)
     source, file = Image.fromarray(pixels), folder / f"{number}.json"
@@ -112,7 +112,7 @@ def checks_of(
     label: str = "",
     labels: Sequence[str] = OBJECT_CLASSES,
 ) -> tuple[Check, ...]:
-    """Return the checks of a scene's image, or of another image against the same caption."""
+    """Check the image of an edited scene. `image`, `made` and `label` replace its image, edited caption and label."""
     task = Task("classification", label=label) if label else drawn.task
     conditioning, source_caption = load_profile("demo").settings.conditioning, caption(drawn.scene)
     shown, expected = image or drawn.image, made or drawn.counterfactual
@@ -132,13 +132,13 @@ def checks_of(
 
 
 def figures(checks: Sequence[Check]) -> dict[str, float]:
-    """Return the values that checks measured, by name."""
+    """Return the value that each check measured, by the check's name."""
     return {check.name: check.value for check in checks if check.value is not None}
 
 
 def band_of(good: Sequence[float], bad: Sequence[float], blamed: float = BLAMED) -> tuple[float, float]:
-    """Return the value below which a check fails, and the value from which it passes. If they overlap, both are the
-    middle.
+    """Return the value below which a check fails, which is true of a share `blamed` of good images, and the value from
+    which it passes. If the second is lower, both are replaced by their mean.
     """
     failed_below = float(np.quantile(good, blamed))
     passed_from = float(np.quantile(bad, 1 - THROUGH)) if bad else failed_below
@@ -158,8 +158,8 @@ class Measured:
 
 
 def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Bands:
-    """Return the bands with higher thresholds to pass, until few broken images pass all checks. Each step raises the
-    threshold that costs the fewest good images, among the checks that are about the defect.
+    """Return the bands with higher thresholds to pass, so that few broken images pass all checks. Each step excludes
+    one broken image by a check of its defect: the check whose higher threshold excludes the fewest good images.
     """
     raised_bands = dict(bands)
 
@@ -175,7 +175,7 @@ def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Ba
             for name, value in found.items()
             if name in ABOUT and getattr(truth, ABOUT[name])
         ]
-        if not costs:  # no check is about what is wrong with them
+        if not costs:  # no check is about the defects that remain
             break
         _, name, line = min(costs)
         raised_bands[name] = raised_bands[name][0], round(line + 0.001, 3)
@@ -183,7 +183,7 @@ def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Ba
 
 
 def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> Measured:
-    """Measure the checks on drawn images, and on pairs that do not belong together."""
+    """Measure the checks on drawn images, and on images with captions or labels that do not belong to them."""
     images = list[tuple[Truth, dict[str, float]]]()
     good, bad = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     judges, checker = Judges(), MaskChecker(profile)

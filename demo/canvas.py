@@ -40,7 +40,7 @@ class Canvas:
         return np.ascontiguousarray(self.mask[offset::SUPERSAMPLING, offset::SUPERSAMPLING])
 
     def rows(self, top: Colour, bottom: Colour, start: float = 0.0, end: float = 1.0) -> np.ndarray:
-        """Return a colour for every row, blended from `top` at y = start to `bottom` at y = end: float (side, 3)."""
+        """Return a colour for each row, float (side, 3), blended from `top` at y = start to `bottom` at y = end."""
         y = (np.arange(self.side) + 0.5) / self.side
         t = np.clip((y - start) / max(end - start, 1e-6), 0, 1)[:, None]
         return np.asarray(top) * (1 - t) + np.asarray(bottom) * t

@@ -1,4 +1,4 @@
-"""Tells the true defects of a generated image of the drawn world, which the checks of images should find.
+"""Finds the true defects of a generated image of the drawn world, to compare the checks of images with them.
 
 The scene tells where everything is and how it should look after its edits. The judges of the report, which share
 nothing with the generator, the CLIP and the segmenter of the checks, read what the generated image shows of that.
@@ -35,20 +35,20 @@ THINGS = ("vehicle", "pedestrian")
 SURROUNDINGS = ("building", "vegetation")
 """Classes beside the road that are not protected."""
 SMALLEST, LARGE = 20, 164
-"""Minimum number of pixels of a checked object, and of a large one (1 % of the image)."""
+"""Minimum number of pixels of an object that is checked, and of one that counts as large (1 % of the image)."""
 OUTLINE = 4.0
 """Difference of grey values between neighbouring pixels above which they form an outline."""
 MELTED = 0.6
-"""Minimum share of its outlines that a large object must show. Below it, the object has melted: set by eye on 266
-buildings."""
+"""Minimum share of a large object's outlines that must be visible. Below it, the object has lost its form. The value
+was chosen by eye on 266 buildings."""
 HALF, QUARTER = 0.5, 0.25
 """Minimum visible share of an object, and of a protected class. Below it, they count as lost."""
 
 
 PARTS = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}
-"""Parts of a scene's background that may change, with the words for their looks."""
+"""Parts of a scene's background that may change, each with the words that describe it."""
 CHANGED = 20
-"""Minimum difference, 0 to 255, of a pixel that an edit changed."""
+"""Minimum difference, 0 to 255, from which a pixel counts as changed by an edit."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
 
 
 def slots_of(keywords: Iterable[WorldKeyword], keyword: str) -> tuple[str, ...]:
-    """Return the slots, such as "weather", that a word of the caption describes. One colour may belong to several
-    objects.
+    """Return the parts of the scene, such as "weather" or "colour 0", that a word of the caption describes. One colour
+    may belong to several objects.
     """
     return tuple(word.slot for word in keywords if word.text == keyword)
 
@@ -154,8 +154,8 @@ def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> f
 
 
 def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
-    """Return the pixels of the whole class, as (False, pixels). If `things`, also return (True, pixels) for each
-    object.
+    """Return (False, pixels) for the whole class, and if `things`, (True, pixels) for each object. Masks smaller than
+    `SMALLEST` pixels are left out.
     """
     import cv2
 
@@ -169,8 +169,8 @@ def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
 def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:
     """Return whether a part of the background looks as in the edited scene, not as before. `slot` is a key of `PARTS`.
 
-    Compares the mean colour of the changed pixels, so it demands no texture that the generator cannot draw. True if the
-    edit changes nothing visible, such as the ground under snow.
+    This compares the mean colour of the changed pixels, so it needs no texture that the generator cannot draw. Return
+    True if the edit changes nothing visible, such as the ground under snow.
     """
     ideal = render(goal)[0].astype(float)
     before = render(goal.with_look(**{slot: getattr(scene.look, slot)}))[0].astype(float)
@@ -182,7 +182,7 @@ def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:
 
 
 def painted_pixels(scene: Scene, place: int) -> np.ndarray:
-    """Return the pixels, bool (128, 128), that change with the colour of one coloured object."""
+    """Return the pixels, bool (128, 128), that are painted with the colour `scene.look.colours[place]`."""
     drawn = []
     for colour in ("white", "blue"):
         colours = list(scene.look.colours)

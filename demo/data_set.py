@@ -61,7 +61,7 @@ def write_scenes(folder: Path, kind: TaskKind, count: int, seed: int, on_count: 
 def write_data_set(folder: Path, scenes: Sequence[tuple[Scene, Mapping[str, str]]], on_count: OnCount = _quiet) -> None:
     """Write scenes as a data set of the layout "csv": images, masks of the streets, and a table.
 
-    Each scene comes with additional columns for its row of the table. Existing images are kept.
+    Each scene is given with additional columns for its row of the table. Existing images are kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows = list(_written(folder, scenes, on_count))
@@ -70,7 +70,7 @@ def write_data_set(folder: Path, scenes: Sequence[tuple[Scene, Mapping[str, str]
         table = csv.DictWriter(file, list(rows[0]))
         table.writeheader()
         table.writerows(rows)
-    half.replace(folder / TABLE)  # an existing table is complete, and so are all files that it names
+    half.replace(folder / TABLE)  # the table is written last, so all files that it names are complete
 
 
 def _written(
@@ -111,7 +111,7 @@ def fair_scene(seed: int, family: str, place: int) -> Scene:
 
 
 def plan_text(root: str, kind: TaskKind) -> str:
-    """Return the plan of a batch on a data set of this module, as TOML. `root` is the data set's folder in the plan."""
+    """Return a plan (TOML) of a batch on a data set of this module. `root` is the folder that the plan names."""
     task, name = f'kind = "{kind}"', "Drawn things"
     if kind == "segmentation":
         task += f"\nprotected = {json.dumps(PROTECTED_ROAD_CLASSES)}"

@@ -49,12 +49,12 @@ def facts_of(text: str) -> Facts:
 
 
 def names_in(text: str, word: str) -> list[str]:
-    """Return the names of a word of the world that a text contains."""
+    """Return those names of `word`, such as "scarlet" for "red", that `text` contains."""
     return [name for name in _names((word,)) if re.search(rf"\b{re.escape(name)}\b", text)]
 
 
 def facts_of_scene(scene: Scene) -> Facts:
-    """Return the facts that a correct caption states."""
+    """Return the facts that a correct caption of the scene states."""
     road = scene.family == "road"
     return Facts(
         label=scene.label or "road",
@@ -67,7 +67,7 @@ def facts_of_scene(scene: Scene) -> Facts:
 
 
 def _colours_of_cars(caption: str) -> tuple[str, ...]:
-    """Return the colours of the cars, nearest first, by the form of sentence that names the most cars."""
+    """Return the colours of the cars, nearest first, read by the form of sentence that finds the most cars."""
     readings: list[tuple[str, ...]] = [()]
     for form in CARS_TOLD:
         for places in form.values():
@@ -83,5 +83,5 @@ def _names(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _only(text: str, words: tuple[str, ...]) -> str:
     names = {canonical(name) for name in _names(words) if re.search(rf"\b{re.escape(name)}\b", text)}
-    # Whole words only: "lighthouse" is no "house". A text with several of the words states none.
+    # Only whole words count, so "lighthouse" does not match "house". A text with several of the words states no fact.
     return names.pop() if len(names) == 1 else ""

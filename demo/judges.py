@@ -1,4 +1,4 @@
-"""Judges of generated images: their class, weather, time of day and colours, and where everything is.
+"""Judges, which recognise class, weather, time of day, colours and places of objects in generated images.
 
 One small network of our own, trained on rendered scenes only. It shares nothing with the generator or its CLIP, so it
 judges a generated image independently. `demo.train.judges` trains it, and `experiments.demo_report.report` uses it.
@@ -23,7 +23,7 @@ CLASSES = (*OBJECT_CLASSES, "road")
 
 @dataclass(frozen=True)
 class Reading:
-    """The judges' findings on one image."""
+    """The properties of one image as the judges see them."""
 
     label: str
     """One of `CLASSES`."""
@@ -32,7 +32,7 @@ class Reading:
     mask: np.ndarray
     """Indices into `SEMANTIC_CLASSES`, uint8 (128, 128)."""
     colour_scores: np.ndarray
-    """The score of each of `COLOURS` at each pixel, float32 (len(COLOURS), 128, 128)."""
+    """The score of each colour in `COLOURS` at each pixel, float32 (len(COLOURS), 128, 128)."""
 
     def colour(self, pixels: np.ndarray) -> str:
         """Return the colour of the object that covers `pixels` (bool, (128, 128), at least one of them)."""

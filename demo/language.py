@@ -1,4 +1,4 @@
-"""The text of a scene: its caption, and the words of it that may change.
+"""The text of a scene: its caption, and the words of the caption that may change.
 
 A scene has `FORMS` forms of captions, and most words of its look have several names ("foggy" is "misty" too). The
 canonical wording is one of them, to score captions against; `canonical` maps any name to it. Besides the word for the
@@ -96,7 +96,7 @@ PEDESTRIAN_SENTENCES = (
 
 @dataclass(frozen=True)
 class Wording:
-    """The wording of a scene: one of the forms, and the names of some words of its look."""
+    """The wording of a caption: the number of its form, and the names that replace some of its words."""
 
     form: int = 0
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -117,8 +117,8 @@ class WorldKeyword:
     edit_type: str
     alternatives: tuple[str, ...]
     slot: str
-    """The part of the look that the word describes: "weather", "time", "ground", "trees", ..., or "colour 0", "colour
-    1", ..."""
+    """The part of the scene's look that the word describes: "weather", "time", "ground", "trees", ..., or "colour 0",
+    "colour 1", ..."""
 
 
 def canonical(word: str) -> str:
@@ -127,8 +127,8 @@ def canonical(word: str) -> str:
 
 
 def random_wording(rng: random.Random, plain: float = 0.4, other_name: float = 0.35) -> Wording:
-    """Return the canonical wording with chance `plain`, else any form; each word has another name with chance
-    `other_name`.
+    """Return the canonical wording with probability `plain`. Otherwise return a random form, in which each word has
+    another name with probability `other_name`.
     """
     if rng.random() < plain:
         return CANONICAL
@@ -219,7 +219,7 @@ def _road_caption(scene: Scene, wording: Wording) -> str:
 
 
 def keywords(scene: Scene) -> list[WorldKeyword]:
-    """Return the words of `caption(scene)` that may change, in order, each with every alternative of the world."""
+    """Return the words of `caption(scene)` that may change, in order, each with all its alternatives."""
     look = scene.look
 
     def word(text: str, edit_type: str, choices: tuple[str, ...], slot: str) -> WorldKeyword:

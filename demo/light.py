@@ -120,7 +120,7 @@ _HILL: dict[str, Colour] = {
 }
 _SNOW: Colour = (240, 244, 250)
 WET = ("rainy", "stormy")
-"""Kinds of weather in which rain falls."""
+"""Weathers in which rain falls."""
 
 
 def mix(a: Colour, b: Colour, share: float) -> Colour:
@@ -134,7 +134,7 @@ def shade(colour: Colour, factor: float) -> Colour:
 
 
 class Light:
-    """Turns the colour of an object into its colour in this weather, at this time of day, at this distance."""
+    """Computes how a colour looks in a scene's weather, at its time of day, and from a distance."""
 
     def __init__(self, look: Look) -> None:
         self.look = look
@@ -194,7 +194,7 @@ class Light:
         return PAINT[name]
 
     def sky(self, canvas: Canvas, horizon: float, rng: random.Random) -> None:
-        """Paint the sky with sun, moon, stars and clouds. Takes equally many numbers from `rng` for every look."""
+        """Paint the sky with sun, moon, stars and clouds. Draw the same number of values from `rng` for every look."""
         top, bottom = _SKY[self.look.time]
         grey: Colour = _OVERCAST[self.look.time]
         share = _OVERCAST_SHARE[self.look.weather]
@@ -264,7 +264,7 @@ class Light:
 
 
 def strew(canvas: Canvas, light: Light, horizon: float, rng: random.Random) -> None:
-    """Paint stones or flowers on the ground below the horizon. Takes equally many numbers from `rng` for every look."""
+    """Paint stones or flowers on the ground below the horizon. Draw equally many values from `rng` for every look."""
     colours = light.strewn()
     for number in range(60):
         x, nearness = rng.random(), rng.uniform(0.05, 1.0)

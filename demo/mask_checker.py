@@ -1,4 +1,4 @@
-"""The demo's checks of a mask, and the part of the truth that each check of images is about."""
+"""The demo's checks that a mask still fits an image, and the defect that each check should find."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ABOUT = {
     SURROUNDINGS_KEPT: "surroundings_lost",
     FORMS_KEPT: "form_lost",
 }
-"""Field of `Truth` that each check tests. A check without an entry tests all fields."""
+"""The defect, a field of `Truth`, that each check should find. A check without an entry should find any defect."""
 
 
 class MaskChecker:
-    """The checks of a mask by the profile's own segmenter."""
+    """Checks that a mask still fits an image, with the segmenter of a profile."""
 
     def __init__(self, profile: Profile) -> None:
         settings = profile.checks.own_segmenter()
@@ -41,7 +41,7 @@ class MaskChecker:
     def checks(
         self, source: Image.Image, image: Image.Image, mask: np.ndarray, edits: Sequence[Edit] = ()
     ) -> tuple[Check, ...]:
-        """Return the checks of an image made from a road scene with these edits."""
+        """Check an image that was made from the road scene `source`, with its `mask`, by `edits`."""
         before, after = self._of_source(source), self._model.predict(image)
         shares = kept_in_mask(
             decode_map(before.class_map),

@@ -1,4 +1,4 @@
-"""The description of a scene, from which picture, caption, mask and label are made.
+"""The description of a drawn scene, from which its picture, caption, mask and label are made.
 
 Knows nothing of pixels or sentences; `demo.render` and `demo.language` read it. A scene has two parts: its geometry
 (drawn from `seed`) and its look (weather, time of day, colours, ground). So the same geometry can be drawn with another
@@ -88,7 +88,7 @@ class Scene:
     pedestrians: int = 0
     background: str = ""
     subject: bool = True
-    """True if the labelled object is in its scene."""
+    """False for an object scene from which the object was removed."""
 
     def without_subject(self) -> Scene:
         """Return the same scene without its object, or without vehicles and pedestrians."""
@@ -97,7 +97,7 @@ class Scene:
         return dataclasses.replace(self.with_look(colours=()), vehicles=0, pedestrians=0)
 
     def with_look(self, **changes: object) -> Scene:
-        """Return the same geometry with another look."""
+        """Return the same scene with `changes` in its look, such as `weather="rainy"`."""
         return dataclasses.replace(self, look=dataclasses.replace(self.look, **changes))  # type: ignore[arg-type]
 
 

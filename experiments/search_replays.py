@@ -1,5 +1,5 @@
 """Replay searches for weak cells on a simulated data set whose weak cells are known: `python -m
-experiments.search_replays RESULTS.jsonl`. The file gets a line for some replays, so that a stopped run can resume.
+experiments.search_replays RESULTS.jsonl`. The file gets a line for every 50 replays, so that a stopped run can resume.
 
 Nothing is drawn. The data set has the labels and the alternatives of the drawn world, and `IMAGES` images of each cell.
 Some cells are planted as weak: single ones, all of two alternatives, or all of one label. Each method chooses `BUDGET`

@@ -1,1 +1,1 @@
-"""Recipes that train the embedded models from scratch, with or without a GPU: `python -m demo.train.NAME`."""
+"""Programs that train the demo's models from scratch, with or without a GPU: `python -m demo.train.NAME`."""

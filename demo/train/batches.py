@@ -67,7 +67,7 @@ class Batches:
 def coloured_things(mask: np.ndarray, scene: Scene) -> list[tuple[np.ndarray, int]]:
     """Return the pixels (bool, (height, width)) of each coloured object in `mask`, with its index in `COLOURS`.
 
-    A mask cannot separate vehicles that touch in the picture: such scenes give none.
+    A mask cannot separate vehicles that touch in the picture. For such a scene, return an empty list.
     """
     if scene.family == "object":
         things = mask == OBJECT
@@ -100,5 +100,5 @@ def soften(images: torch.Tensor, rng: random.Random) -> torch.Tensor:
 
 
 def hits(logits: torch.Tensor, targets: torch.Tensor) -> float:
-    """Return the share of rows whose largest logit is the target."""
+    """Return the share of rows, 0 to 1, whose largest logit is at the index of the target."""
     return float((logits.argmax(-1) == targets).float().mean())

@@ -28,7 +28,7 @@ from demo.train.tokenizer import MAX_TOKENS, bert_tokenizer
 CHECK_SEEDS = range(3_001_000, 3_001_300)
 PATCH, VISION, TEXT = 8, 192, 128
 SEEING = 0.4
-"""Share of the time in which only the vision transformer learns: the decoder would take half of every step."""
+"""Share of the time in which only the vision transformer learns. Without the decoder, a step takes half as long."""
 BATCH = 16
 
 

@@ -1,7 +1,7 @@
 """Trains the segmenter that checks generated images, a `small-unet`, on road scenes at every weather and time.
 
-The segmenter tests whether the protected classes are still there. So it must see them in rain and at night too, unlike
-the segmenter under test. It shares nothing with the generator, and nothing with the judges that measure its quality.
+The segmenter tests whether the protected classes are still there. So it must recognise them in rain and at night too,
+unlike the segmenter under test. It shares nothing with the generator, nor with the judges that measure its quality.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shared by all recipes: command line, device, learning-rate curve, progress line, checkpoints with resume."""
+"""Parts that all training programs share: command line, device, learning rate, progress line and checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRAIN_SEEDS = 10_000_000
 
 
 def arguments(name: str, default_minutes: float, can_go_on: bool = False) -> argparse.Namespace:
-    """Parse the common command line; `can_go_on` adds the flag to start from the finished model."""
+    """Parse the options of a training program. `can_go_on` adds the option to train the finished model further."""
     parser = argparse.ArgumentParser(description=f"Train the embedded {name} on the drawn world.")
     parser.add_argument("--minutes", type=float, default=default_minutes, help="time budget (default: %(default)s)")
     parser.add_argument(
@@ -58,7 +58,7 @@ def carried_over(
 
 
 def half_precision() -> contextlib.AbstractContextManager[Any]:
-    """Return a bfloat16 autocast: about twice as fast on processors with AVX512-BF16, and on every GPU in use."""
+    """Return a bfloat16 autocast, which is about twice as fast on GPUs and on processors with AVX512-BF16."""
     return torch.autocast(device().type, dtype=torch.bfloat16)
 
 
@@ -112,7 +112,7 @@ class Run:
         self._line()
 
     def report(self, **figures: float) -> None:
-        """Smooth this step's figures into the progress line."""
+        """Add the figures of a training step to the running means in the progress line."""
         for key, value in figures.items():
             old = self._figures.get(key, value)
             self._figures[key] = 0.98 * old + 0.02 * value

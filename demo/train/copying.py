@@ -14,7 +14,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 SPREAD = 0.5
-"""Standard deviation of the embeddings' numbers; large compared with one optimizer step."""
+"""Standard deviation of the numbers in embeddings. It is large compared with one optimizer step."""
 CONSTANT = 6.0
 """First coordinate of every token's embedding, in units of `SPREAD`."""
 DISTANCE_SHARPNESS = 60.0
@@ -60,7 +60,7 @@ def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
         query, key = torch.zeros(head), torch.zeros(head)
         size = (DISTANCE_SHARPNESS**0.5) / CONSTANT
         query[quick] = size
-        # a key turned ahead by the distance meets the query there
+        # a key rotated by the distance ahead equals the query at that distance
         key[quick], key[quick + half] = (
             size * torch.cos(turns[quick] * distance),
             size * torch.sin(turns[quick] * distance),

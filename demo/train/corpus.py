@@ -103,7 +103,7 @@ CHOICES = {
     "h": _with_names(HILLS),
     "x": THINGS,
 }
-"""Values of a slot in the world, by the slot's first letter."""
+"""All words of the drawn world that can fill a slot, by the slot's first letter."""
 MORE = {"c": MORE_COLOURS, "w": MORE_WEATHERS, "t": MORE_TIMES, "g": MORE_GROUNDS, "x": WORDS} | dict.fromkeys(
     "lbrh", MORE_LOOKS
 )
@@ -129,7 +129,7 @@ class Draft:
         return " ".join(_SLOT.sub(lambda match: self._fill(match[1]), sentence) for sentence in self.sentences)
 
     def with_slots(self, **changes: str) -> Draft:
-        """Return the same sentences with other values."""
+        """Return the draft with other values in some slots."""
         return dataclasses.replace(self, slots={**self.slots, **changes})
 
     def open_slots(self) -> list[str]:
@@ -319,7 +319,7 @@ CHANGES: tuple[Callable[[random.Random, Draft], Draft], ...] = (
 
 
 def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[Draft, str]:
-    """Return the scene's caption in any wording, and its label. With chance 1 - `own` it is changed as by people."""
+    """Return a random caption of the scene, and its label. The share 1 - `own` of captions is changed as by people."""
     draft = draft_of(scene, random_wording(rng))
     if rng.random() >= own:
         if scene.family == "object" and rng.random() < 0.25:
@@ -330,7 +330,7 @@ def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[D
 
 
 def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
-    """Return at most `count` of the `options_of` a keyword, shuffled."""
+    """Return at most `count` random alternatives of a keyword, from `options_of`."""
     options = options_of(keyword)
     return rng.sample(options, min(count, len(options), MOST_OPTIONS))
 
@@ -367,7 +367,7 @@ def _kinds_of(words: str) -> dict[str, str]:
 
 
 def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
-    """Return an example of all open slots with their edit types, except what the task protects."""
+    """Return an example whose reply lists all unprotected keywords with their edit types. None without a keyword."""
     named = " ".join((*draft.protected, *task.kept())).split()
     names = [name for name in draft.open_slots() if not set(draft.slots[name].split()) & set(named)]
     lines = [f"{draft.slots[name]} | {EDIT_TYPES[name[0]]}" for name in names]
@@ -375,7 +375,7 @@ def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | 
 
 
 def alternatives_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
-    """Return an example of some or all keywords of the caption, at times with random words among them."""
+    """Return an example with alternatives of some or all keywords of the caption, sometimes also of random words."""
     words = [draft.slots[name] for name in draft.open_slots()]
     if rng.random() < 0.3 and words:
         words = sorted(rng.sample(words, rng.randint(1, len(words))), key=words.index)
@@ -418,8 +418,8 @@ def nonsense_draft(rng: random.Random) -> Draft:
 
 
 def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsense: float = 0.0) -> Example | None:
-    """Return an example of one or more edits, up to all, with the resulting caption; with chance `nonsense`, of a
-    nonsense draft.
+    """Return an example of one or more edits with the resulting caption. With probability `nonsense` the caption is of
+    random words.
     """
     if rng.random() < nonsense:
         draft = nonsense_draft(rng)
@@ -434,7 +434,7 @@ def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsens
 
 
 def apply(draft: Draft, edits: Mapping[str, str]) -> str:
-    """Return the counterfactual caption: every slot with an edit's keyword takes its alternative."""
+    """Return the edited caption: each slot whose value is a key of `edits` gets the value of that key."""
     return draft.with_slots(**{name: edits.get(value, value) for name, value in draft.slots.items()}).text()
 
 
@@ -475,7 +475,7 @@ MAKERS: Mapping[str, Callable[[random.Random, Draft, Task], Example | None]] = {
 
 
 def random_example(rng: random.Random, stage: str, seed: int, own: float = 0.45, nonsense: float = 0.0) -> Example:
-    """Return an example of a stage on the scene of `seed`; `nonsense` as in `counterfactual_example`."""
+    """Return a random example of a stage on the scene of `seed`. See `random_draft` and `counterfactual_example`."""
     scene = random_scene(seed)
     while True:
         draft, label = random_draft(rng, scene, own)

@@ -30,7 +30,7 @@ def train_scene(index: int) -> Scene:
 
 
 def twin(scene: Scene) -> Scene:
-    """Return the same geometry with another look, determined by the scene's seed."""
+    """Return the twin of a scene: the same geometry with another look, determined by the scene's seed."""
     rng = random.Random(f"twin {scene.seed}")
     return Scene(**{**scene.__dict__, "look": random_look(rng, len(scene.look.colours))})
 
@@ -54,7 +54,7 @@ class SceneSet:
 
 
 def open_scenes(work: Path, count: int = DEFAULT_COUNT) -> SceneSet:
-    """Return the scenes under `work`, which are rendered first if they are missing (a few minutes)."""
+    """Return the training scenes in the folder `work`. If they are missing, render them first (a few minutes)."""
     folder = work / "scenes"
     done = folder / f"{count}.done"
     if not done.exists():

@@ -47,7 +47,7 @@ CAPTION_DROPOUT = 0.1
 EDGE_DROPOUT = 0.05
 """Share of the examples with an empty control image."""
 ALONE = 0.1
-"""Share of the examples without the output of the ControlNet, from which the UNet learns to draw alone."""
+"""Share of the examples without the ControlNet's output. From these the UNet learns to draw without a control image."""
 WITHOUT_SUBJECT = 0.12
 """Share of the examples that show a scene without its subject."""
 TWIN_EDGES = 0.65
@@ -60,11 +60,11 @@ EXTRA_WEIGHT = {
 Pedestrians and lane markings are two to five pixels wide, and a quarter of that in the latents. The vegetation behind
 an object is hills in haze, whose colours lie four times closer together than those of cars."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
-"""Number of pixels of a car or a person from which the extra weight is not increased. Smaller ones get up to `MOST`
-times as much, so that each counts alike. Otherwise the colour of the farthest of three cars would hardly be learnt."""
+"""Number of pixels from which a car or a person has the plain extra weight. Smaller ones get up to `MOST` times as
+much, so that each counts equally. Otherwise the colour of the farthest of three cars would hardly be learnt."""
 MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
-"""Frequency of roads by their number of cars, relative to single objects, which are learnt sooner."""
+"""Relative frequency of road scenes by number of cars. Object scenes have 1, since they are learnt sooner."""
 GOING_ON = 4e-4
 """Learning rate when a finished model is trained further. It is lower than at first, so that nothing learnt is lost."""
 EMA_DECAY = 0.999
@@ -110,7 +110,7 @@ def new_models(tokenizer: CLIPTokenizer) -> tuple[CLIPTextModel, UNet2DCondition
 
 
 def wake(controlnet: ControlNetModel) -> None:
-    """Initialise the ControlNet so that edges have an effect from the first step.
+    """Initialise the ControlNet so that edges influence the image from the first training step.
 
     Outputs that start at zero protect a trained UNet. Here both networks start from nothing, and zero would only
     suppress the edges. The usual initialisation of the edge encoder shrinks thin edges to a thousandth. So its
@@ -210,15 +210,15 @@ def extra_weights(mask: np.ndarray, family: str) -> np.ndarray:
 def noise_levels(count: int) -> torch.Tensor:
     """Return random time steps (count,), 0 to 999, most of them near pure noise.
 
-    Geometry and colours are settled there. Few-step sampling hardly visits the other end, where the loss is largest and
-    says least.
+    Geometry and colours are decided near pure noise. Sampling in few steps hardly uses the other end, where the loss is
+    largest but least informative.
     """
     return (1000 * (1 - torch.rand(count) ** 1.5)).long().clamp(0, 999)
 
 
 def load_finished(out: Path, models: torch.nn.ModuleList, tokenizer: CLIPTokenizer) -> None:
-    """Put the weights that `save` wrote into new models. Their vocabulary may differ: each token that both have keeps
-    its embedding, and a new name of a word of the world starts from the embedding of that word.
+    """Load the weights that `save` wrote into new models. Their vocabulary may differ: shared tokens keep their
+    embeddings, and a new synonym of a word of the drawn world starts from the embedding of that word.
     """
     folders = (out / "stable-diffusion" / "text_encoder", out / "stable-diffusion" / "unet", out / "controlnet")
     states = [

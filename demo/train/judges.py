@@ -22,12 +22,12 @@ from demo.train.dataset import open_scenes
 
 CHECK_SEEDS = range(3_000_000, 3_000_400)
 _RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.5])
-"""Weight of each semantic class in the loss: without it, thin objects would be taken for their background."""
+"""Weight of each semantic class in the loss. Without weights, thin objects would be taken for their background."""
 
 
 def colour_loss(scores: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, float]:
-    """Return the colours' loss and hit rate, from the mean score in each coloured object. `scores` is (n, c,
-    64, 64).
+    """Return the loss and the share of right colours, by the mean score of each colour in each coloured object.
+    `scores` is (n, c, 64, 64).
     """
     pooled, targets = [], []
     for row, scene in enumerate(batch.scenes):

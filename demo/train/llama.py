@@ -31,9 +31,9 @@ from demo.train.llama_scores import score
 CONTEXT = 512
 VOCABULARY = 1280
 SENTENCES = 20_000
-"""Number of examples from which the tokenizer is made."""
+"""Number of examples from which the tokenizer is trained."""
 WORDING_SHARES = {"keywords": 2, "alternatives": 2, "counterfactuals": 6}
-"""Shares of the examples for the tokenizer. They contain every word, so other stages would not change a token."""
+"""Relative numbers of examples by stage for the tokenizer. They contain all words, so no other stage is needed."""
 SHARES = {**WORDING_SHARES, "alternatives": 3, "perturbations": 5}
 POOL = 1024
 """Number of examples that are sorted by length and cut into batches together."""
@@ -56,7 +56,7 @@ def short_attention(
 
 
 def new_model() -> LlamaForCausalLM:
-    """Return a model of 3 million parameters: a larger one would see too few examples in the time."""
+    """Return a model of 3 million parameters. A larger one would see too few examples in the training time."""
     AttentionInterface.register("short", short_attention)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -103,7 +103,7 @@ def train_pieces(lines: Iterator[str], vocabulary: int) -> bytes:
 
 
 def make_tokenizer(path: Path) -> None:
-    """Make the tokenizer of the corpus, in which the world's words are single tokens."""
+    """Train the tokenizer on examples of the corpus, and save it. The drawn world's words become single tokens."""
     templates = load_templates()
     examples = random_examples(random.Random(0), SENTENCES, WORDING_SHARES)
     lines = (line for e in examples for line in f"{e.prompt(templates)} {e.reply}".split("\n"))
@@ -112,7 +112,7 @@ def make_tokenizer(path: Path) -> None:
 
 
 class Batches:
-    """Endless batches of about `tokens` tokens: ids and next ids, (examples, length), and a weight for each."""
+    """Endless batches of at most about `tokens` tokens: ids, next ids, and loss weights, each (examples, length)."""
 
     def __init__(self, pieces: sentencepiece.SentencePieceProcessor, seed: int, tokens: int) -> None:
         self._pieces, self._rng, self._tokens = pieces, random.Random(seed), tokens
@@ -120,7 +120,7 @@ class Batches:
 
     def _encode(self, example: Example) -> tuple[list[int], int]:
         prompt = [self._pieces.bos_id(), *self._pieces.encode(example.prompt(self._templates))]
-        # the space before the reply's first word is sentencepiece's own
+        # sentencepiece itself adds the space before the reply's first word
         return prompt + self._pieces.encode(example.reply) + [self._pieces.eos_id()], len(prompt)
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:

@@ -47,7 +47,7 @@ def load(path: Path, threads: int = 1) -> Any:
 
 
 def _pairs(reply: str, separator: str) -> list[tuple[str, str]] | None:
-    """Return (before, after) of every line, or None if a line lacks the separator."""
+    """Return the texts before and after the separator in every line, or None if a line lacks the separator."""
     lines = [line.strip() for line in reply.strip().split("\n")]
     if not all(separator in line for line in lines):
         return None
@@ -89,7 +89,7 @@ def _score_counterfactual(tally: Tally, group: str, example: Example, reply: str
 
 
 def _score_perturbation(tally: Tally, group: str, example: Example, reply: str) -> None:
-    """Score a perturbation. Every single edit of the requested type is right, not only the one in `example.reply`."""
+    """Score the reply to a request for one edit. Any single edit of the requested type is right."""
     text = reply.strip()
     miss = f"{example.edit_type}: {example.caption}\n   {text!r}\n   like {example.reply!r}"
     if example.reply == NO_EDIT:
@@ -110,8 +110,8 @@ SCORERS = {
 
 
 def score(path: Path, count: int = 100, first_seed: int = 5_000_000, misses: int = 5) -> Mapping[str, float]:
-    """Print and return the share of passed tests by name. Each stage is tested on `count` captions of the world, and on
-    as many changed ones.
+    """Print and return the share of passed tests by name. Test each stage on `count` captions of the drawn world and on
+    `count` changed captions.
     """
     model, templates, tally = load(path), load_templates(), Tally()
     rng = random.Random(first_seed)

@@ -1,4 +1,4 @@
-"""Helps a vision transformer to see after little training: by good first filters, and by lessons beside its real task.
+"""Helps a vision transformer to learn from few pictures: by good first filters, and by additional tasks in training.
 
 A transformer that learns from captions alone needs far more pictures than a CPU can show it. Here it begins with patch
 filters taken from the pictures themselves. While it trains, small heads predict what each patch and the whole picture
@@ -47,7 +47,7 @@ WHOLE = {
     "hills": len(HILLS),
     **{f"colour {i}": len(COLOURS) for i in range(MAX_VEHICLES)},
 }
-"""Questions about the whole picture, with their numbers of answers."""
+"""Questions about the whole picture, each with its number of possible answers."""
 _WEIGHTS = {"pedestrians": 3.0, "colour 1": 2.0, "colour 2": 3.0}
 """Weights of questions that are hard (pedestrians are thin) or rare (few scenes have three vehicles)."""
 _PEDESTRIAN = SEMANTIC_CLASSES.index("pedestrian")
@@ -56,7 +56,7 @@ _NO_THING = len(COLOURS)
 
 
 def whole_answers(scene: Scene) -> list[int]:
-    """Return the right answers to `WHOLE`, `_UNASKED` if the picture does not tell."""
+    """Return the index of the right answer to each question in `WHOLE`; `_UNASKED` if the picture does not show it."""
     look, road = scene.look, scene.family == "road"
     shows_ground = look.weather != "snowy" and scene.label not in WATER_CLASSES
     colours = [COLOURS.index(colour) for colour in look.colours] + [_UNASKED] * (MAX_VEHICLES - len(look.colours))
@@ -94,7 +94,7 @@ class Lessons(nn.Module):
         self.whole = nn.Linear(hidden, sum(WHOLE.values()))
 
     def forward(self, states: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, dict[str, float]]:
-        """Return loss and hit rates for `states`, (count, 1 + patches, hidden), the class token first."""
+        """Return the loss and shares of right answers for `states` (count, 1 + patches, hidden), class token first."""
         states = states.float()
         loss = states.new_zeros(())
         for name, shares in self._patch_shares(batch).items():
@@ -119,7 +119,7 @@ class Lessons(nn.Module):
         return loss, figures
 
     def _patch_shares(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return the share of each answer in each patch's pixels: (count, patches, answers). All 0 if unknown."""
+        """Return by question the share of each answer in each patch, (count, patches, answers). All 0 if unknown."""
         masks = batch.masks.numpy()
         colours = np.full(masks.shape, _NO_THING, np.int64)
         places = np.full(masks.shape, max(CAR_PLACES), np.int64)
@@ -167,7 +167,7 @@ def start_from_pictures(patch_embedding: nn.Conv2d, pictures: torch.Tensor) -> N
 
 
 def grid_positions(cells: int, hidden: int) -> torch.Tensor:
-    """Return sines and cosines of each patch's row and column, after zeros for the class token: (1+cells², hidden)."""
+    """Return sines and cosines of each patch's row and column, (1 + cells², hidden). Row 0 (zeros) is the class token."""
     quarter = hidden // 4
     frequencies = math.pi / cells * 2 ** torch.linspace(0, math.log2(cells), quarter)
     angles = (torch.arange(cells) + 0.5)[:, None] * frequencies[None, :]

@@ -54,21 +54,21 @@ SINGLE = ("vehicle", "pedestrian")
 CHECK_SEEDS = range(5_800_000, 5_800_200)
 """Seeds of the scenes to check on, smaller than all seeds used in training. So no training saw these scenes."""
 FLOORS = {"object": 0.93, "car": 0.95, "pedestrian": 0.78}
-"""Minimum mean IoU that a trained model has to reach, by kind of object."""
+"""Minimum mean IoU that a trained model must reach, by kind of object."""
 RIM_FLOOR = 0.98
-"""Minimum share of wrong pixels that lie within one pixel of the true rim."""
+"""Minimum share of the wrong pixels that must lie within one pixel of the object's true rim."""
 BATCH = 12
 EMPTY, PASTED = 0.08, 0.15
 """Shares of pictures without their subject, and of pictures whose subject was pasted on another background."""
 RIM, SCENERY_SHARE = 3.0, 0.3
-"""Extra weight in the loss of the two pixels on both sides of an object's rim, and weight of the loss over all
-words."""
+"""Extra weight in the loss for two pixels on both sides of an object's rim, and weight of the loss of naming each
+pixel's word."""
 EMA_DECAY = 0.998
 
 
 @dataclass(frozen=True)
 class Example:
-    """A picture uint8 (128, 128, 3), the words of its pixels (128, 128), and a subject to paste on it."""
+    """A picture, uint8 (128, 128, 3), the index of the word of each pixel, (128, 128), and a subject to paste on it."""
 
     picture: np.ndarray
     words: np.ndarray
@@ -79,7 +79,7 @@ class Example:
 
 
 def example(rng: random.Random) -> Example:
-    """Return a random picture; half of them are mirrored."""
+    """Return a random training picture. Half of all pictures are mirrored."""
     scene = random_scene(TRAIN_SEEDS + rng.randrange(10_000_000))
     kind = rng.random()
     if kind < EMPTY:
@@ -107,7 +107,7 @@ def drawn(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _background(scene: Scene, rng: random.Random) -> Scene:
-    """Return this scene or another one without a subject, with another look."""
+    """Return this scene or another one of its family, with a random look and without its subject."""
     if rng.random() < 0.5:
         scene = random_scene(TRAIN_SEEDS + rng.randrange(10_000_000), scene.family)
     look: Look = random_look(rng, len(scene.look.colours))
@@ -135,8 +135,8 @@ def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def loss_of(logits: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-    """Return the loss over objects, with all scenery as one class and more weight at rims, plus a little loss over
-    words.
+    """Return the loss of finding objects, with all scenery as one class and more weight at rims, plus a smaller loss of
+    naming each pixel's word.
     """
     count = len(SCENERY)
     scenery = logits[:, :count].logsumexp(1, keepdim=True)
@@ -158,13 +158,13 @@ def save(net: PhraseNet, file: Path) -> None:
 
 
 def truth_of(taken: np.ndarray, thing: np.ndarray) -> np.ndarray:
-    """Return the connected piece of a true mask that overlaps most with the predicted mask, or the largest piece."""
+    """Return the connected piece of the true mask `thing` that overlaps most with the predicted mask `taken`."""
     numbers, count = label(thing, np.ones((3, 3)))
     return max((numbers == k for k in range(1, count + 1)), key=lambda piece: ((piece & taken).sum(), piece.sum()))
 
 
 def check(segmenter: Segmenter) -> None:
-    """Print how well the masks that the stage chooses fit, on scenes that no training saw, and if they reach the
+    """Print the IoU of the masks that the segmenter finds on scenes that no training saw, and whether they reach the
     floors.
 
     A wrong pixel is at the rim if the true mask changes between it and one of its eight neighbours.

@@ -59,7 +59,7 @@ COMMON_WORDS = tuple(_COMMON.split())
 
 
 def world_words() -> list[str]:
-    """Return, sorted, every word of `demo.language.caption` in any wording, and the classes' names, as written."""
+    """Return a sorted list of all words that captions of the drawn world can contain, and of all class names."""
     texts = [*OBJECT_CLASSES, *BACKGROUNDS, *SEMANTIC_CLASSES, *PROTECTED_ROAD_CLASSES]
     texts += [name for names in language.OTHER_NAMES.values() for name in names]
     for form in range(language.FORMS):
@@ -127,7 +127,7 @@ def bert_tokenizer(folder: Path) -> BertTokenizer:
 
 
 def _merges(words: list[str]) -> list[tuple[str, str]]:
-    """Return byte-pair merges, the most frequent first, until each word is one piece. Ties go by the alphabet."""
+    """Return byte-pair merges until each word is one piece: the most frequent first, then in alphabetical order."""
     splits = [[*word[:-1], word[-1] + "</w>"] for word in words]
     merges: list[tuple[str, str]] = []
     while True:

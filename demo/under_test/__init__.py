@@ -1,1 +1,1 @@
-"""The demo's models under test. They learnt from fair days only, so that they have faults to find."""
+"""The demo's models under test, trained only on scenes of fair days, so that they fail on other weather and times."""

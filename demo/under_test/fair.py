@@ -44,8 +44,8 @@ class FairScenes:
                     self._rows.setdefault(scene.label or "road", []).append((index, other))
 
     def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor, list[str]]:
-        """Return a batch with every class equally often: images in -1..1 (count, 3, 128, 128), with the defects of
-        `soften`, half of them mirrored; masks int64 (count, 128, 128); the class of each.
+        """Return a batch in which all classes are equally likely: images in -1..1 (count, 3, 128, 128), with the defects
+        of `soften`, half of them mirrored; masks, int64 (count, 128, 128); and the class of each image.
         """
         labels = [self._rng.choice(list(self._rows)) for _ in range(count)]
         rows = [(*self._rng.choice(self._rows[label]), self._rng.choice((1, -1))) for label in labels]
@@ -82,7 +82,7 @@ def save_checkpoint(net: nn.Module, file: Path, architecture: str, classes: tupl
 
 
 def print_table(title: str, columns: tuple[str, ...], figure: Callable[[str, str], float]) -> None:
-    """Print a line for each condition, ready to be pasted into the documentation."""
+    """Print a table with a line for each condition, to be pasted into a docstring. `figure` returns a cell's number."""
     print(f"| {title} | {' | '.join(columns)} |")
     print("|" + " --- |" * (len(columns) + 1))
     for condition in CONDITIONS:
