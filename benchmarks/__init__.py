@@ -1,1 +1,1 @@
-"""Measures the times that people wait for. `make bench` runs everything; nothing here is a test."""
+"""Measures how long people have to wait. `make bench` runs all measurements. None of them is a test."""

@@ -1,4 +1,4 @@
-"""Whole data sets on a simulated GPU: models sleep as long as a GPU would work, and everything else is real.
+"""Batches on a simulated GPU: models only sleep as long as a GPU would work, and everything else is real.
 
 Measures the time that a run takes beyond the models' sleep, with helper processes and without. `benchmarks.beside` runs
 it as one of its parts.
@@ -31,8 +31,8 @@ from services.batches.work import Worker
 SLEEP = 0.25
 """Seconds that a sleeping model takes for an image, as a GPU would for 512 pixels and about 25 steps."""
 MOST, AIM, WITHOUT = 1.1, 1.05, 9.0
-"""Longest acceptable times of a run relative to the models' sleep: with helpers, the goal with helpers, and without
-helpers."""
+"""Maximum times of a run, in multiples of the models' sleep: with helper processes, the goal with them, and without
+them."""
 HELPERS = (0, 1, 2)
 EDITED = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
 WRITTEN = StageValue(CounterfactualCaptions((EDITED,)), Trace("model", model="none"), "k")

@@ -1,5 +1,5 @@
-"""Whole data sets: the ledger of batches with a million sources, and the cost of distributing work beyond the work
-itself.
+"""Batches of whole data sets: the speed of their ledger with a million sources, and the time that distributing work
+takes in addition to the work itself.
 
 `python -m benchmarks.batches` runs this alone. No model is called: workers sleep, so that everything else is measured.
 `benchmarks.lots` measures the speed of the models together.
@@ -32,7 +32,7 @@ from storage.workspace import IMAGES, Workspace
 
 MILLION, PLANNED = 1_000_000, 125_000
 STATUS, CLAIM, PLAN = 100.0, 25.0, 60_000.0
-"""Longest acceptable times in milliseconds of a status, of leasing a lot, and of planning."""
+"""Maximum milliseconds of reading the status, of leasing some work to a worker, and of planning a batch."""
 SLEEP = 0.05
 """Seconds that a worker takes for a source."""
 SOURCES = 320
@@ -47,13 +47,13 @@ make = { profile = "demo", recipe = "reconstruction" }
 
 
 def measure() -> list[Figure | Comparison]:
-    """Return all figures."""
+    """Measure and return all figures."""
     with tempfile.TemporaryDirectory() as folder:
         return [*ledger(Path(folder) / "ledger"), *handing_out(Path(folder))]
 
 
 def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
-    """Measure planning, status and claims with `size` sources in the ledger."""
+    """Measure planning, the status, and leasing work to a worker, with `size` sources in the ledger."""
     with Workspace(folder) as workspace:
         batches, service = workspace.batches, BatchService(workspace)
         number = _batch(workspace, size)
@@ -135,7 +135,7 @@ def _batch(workspace: Workspace, size: int) -> int:
 
 
 def _planned(workspace: Workspace, number: int, size: int) -> None:
-    """Plan the captions of the first `size` sources, like the engine."""
+    """Plan the captioning of the first `size` sources, like the engine that runs batches."""
     batches, after, place = workspace.batches, 0, 0
     while place < size and (some := batches.sources(number, "captions", after, 512)):
         first = batches.next_lot(number, "captions")

@@ -1,4 +1,4 @@
-"""Overhead of whole data sets beyond the models' own time, in processes and on Ray, at any length.
+"""Overhead of batches: the time of whole data sets beyond the time of the models, in processes and on Ray.
 
 `python -m benchmarks.beside` runs this alone; `--part` selects parts, `--cases` and others set the length. A figure
 says in its name if models sleep in place of a GPU. All others use the embedded models and two workers.
@@ -47,10 +47,10 @@ ASLEEP = 64
 MOST, AIM = 1.1, {"processes": 1.05, "one Ray node": 1.1}
 """Longest acceptable time of a run relative to its models' time, and the goals."""
 CASES = 208
-"""Number of test cases of a run. The goal is for a growing run of 10,000, which takes a quarter of an hour."""
+"""Default number of test cases of a run. The goals are for 10,000 test cases, which take a quarter of an hour."""
 ALIKE = 1.05
 STEADY = 1.1
-"""Maximum memory at the end relative to the memory at the first length. More would be a leak."""
+"""Maximum memory at the end of a run relative to that after the first hundred test cases. More would be a leak."""
 RESUMED, RESUMES = 125_000, 10_000.0
 """Number of finished images before `resume`, and the longest acceptable time in milliseconds to the next image."""
 TIMES, TIMES_AIM = 2.0, 5.0
@@ -64,7 +64,7 @@ OF_A_SOURCE = 5
 REFERENCE_CASES = 8
 """Number of measured test cases of the reference. One more before them only warms up."""
 TOGETHER = 2_000
-"""Maximum number of rows that are written together."""
+"""Number of sources whose rows are written at a time."""
 ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "images", "text", "texts", "vectors")
 """Methods of the models whose time is measured."""
 
@@ -137,7 +137,7 @@ class Timed:
 
     def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*arguments: Any, **more: Any) -> Any:
-            if self._within:  # a model that calls itself
+            if self._within:  # a model's method that calls another one
                 return call(*arguments, **more)
             self._within, began = True, time.perf_counter()
             try:
@@ -150,8 +150,8 @@ class Timed:
 
 
 def growing(sizes: Sizes) -> Iterator[Comparison]:
-    """Measure one run with five test cases of a source: seconds and memory of a test case at its first hundred,
-    thousand and so on, and seconds of a source.
+    """Measure one run with five test cases of each source: seconds per test case and memory after the first hundred,
+    thousand and so on, and seconds per source.
     """
     lengths = [*_up_to(sizes.cases), sizes.cases]
     sources = sizes.cases // OF_A_SOURCE
@@ -187,8 +187,8 @@ def _up_to(number: int) -> list[int]:
 
 
 def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
-    """Measure test cases per second of a batch in processes, relative to the reference (`benchmarks.reference`), whose
-    models take all cores for each test case.
+    """Measure test cases per second of a batch in processes, relative to the reference (`benchmarks.reference`), which
+    uses all cores for one test case after the other.
     """
     profile = load_profile("demo")
     assert isinstance(profile.generator, ControlNetGenerator)
@@ -217,7 +217,7 @@ def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
 
 
 class Ready:
-    """A real worker, which reports ready once its models are loaded."""
+    """A real worker that loads its models when it starts, so that it is ready only then."""
 
     def __init__(self, order: Order) -> None:
         self._worker = Worker(order)
@@ -234,7 +234,7 @@ class Ready:
 
 
 def resuming(sizes: Sizes) -> Iterator[Figure]:
-    """Measure the time from the command to the first new image of a cold start, with many images done."""
+    """Measure the time from the command `resume` to the first new image, for a batch with many finished images."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         with Workspace(folder / "workspace") as workspace:
@@ -320,6 +320,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from benchmarks import beside  # workers must be able to import what they are given by name
+    from benchmarks import beside  # workers must be able to import the classes that they receive by name
 
     raise SystemExit(beside.main())

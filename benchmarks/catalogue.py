@@ -1,5 +1,5 @@
-"""The catalogue of a large workspace: pages, filters, orders, text and counts against their bounds, the cost of its
-upkeep in each write, and the set-up of a study on it.
+"""The catalogue of a large workspace: times of pages, filters, orders, search and counts, the cost of keeping it
+up to date in each write, and the set-up of a study with it.
 
 `python -m benchmarks.catalogue` runs this alone, at 125,000 test cases; `--large` also at a million, whose workspace
 takes minutes to make and 6 GB of disk.
@@ -48,8 +48,8 @@ from storage.workspace import Workspace
 
 SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0
-"""Longest acceptable times in milliseconds: of a page, with any filter or search; and of counts, or a change of a
-study's filter."""
+"""Maximum milliseconds: of a page with any filter or search; and of counts or a change of the filter of a
+study."""
 DECIDED = 2_000.0
 """Longest acceptable time in milliseconds for a decision about many images, or for undoing it."""
 MEGABYTES = 600
@@ -92,7 +92,7 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
 
 
 def made_apart(make: Callable[..., object], *arguments: object) -> None:
-    """Call `make`, a function of a module, in a separate process. Then its memory does not count as memory of reading.
+    """Call `make`, a function of a module, in a separate process, so that its memory does not count in this one.
     Raises AssertionError if it fails.
     """
     making = multiprocessing.get_context("spawn").Process(target=make, args=arguments)
@@ -107,7 +107,7 @@ def resident() -> float:
 
 
 def timed(what: str, reads: Iterator[Callable[[], object]], bound: float, share: float = 0.95) -> Figure:
-    """Measure the milliseconds of each read. `Figure` explains `bound` and `share`."""
+    """Measure the milliseconds of each call in `reads`. `Figure` explains `bound` and `share`."""
     found = []
     for read in reads:
         began = time.perf_counter()
@@ -182,7 +182,7 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def key_at(catalogue: Catalogue, order: Order, place: int) -> PageKey:
-    """Return the page key of the image at position `place` of a sorted gallery."""
+    """Return the key of the image at rank `place` of a gallery in this order, from which a page can begin."""
     return catalogue.page(ImageFilter(), order, 1, at=place).entries[0].key
 
 
@@ -231,7 +231,7 @@ def scoring(workspace: Workspace, size: int) -> list[Figure]:
         found = score_images(table, checks, votes, "classification")
         assert not isinstance(found, str), found
         some = chance.random(len(table)) < 0.9
-        spread = chance.uniform(0, 1, int(some.sum()))  # random, since random votes would put all into one bin
+        spread = chance.uniform(0, 1, int(some.sum()))  # random, since scores from random votes would be alike
         workspace.scores.save(NewScores(found.studies, found.learnt, found.view.own, table.entry[some], spread))
 
     def wanted() -> ImageFilter:
@@ -254,7 +254,7 @@ def scoring(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def saving(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure saving a test case and a review, alternately with the catalogue and without it (the floor)."""
+    """Measure saving a test case and a review, alternately with updates of the catalogue and without (the floor)."""
     run = workspace.runs.search(1)[0].id
     fate = random.Random(5)
     cases: list[int] = []
@@ -271,7 +271,7 @@ def saving(workspace: Workspace, size: int) -> list[Figure]:
         with_it: list[float] = []
         without: list[float] = []
         for number in range(60):
-            if number % 10 == 0:  # alternating blocks of ten, so that both meet the same load of the machine
+            if number % 10 == 0:  # alternating blocks of ten, so that the machine has the same load for both
                 _follow(workspace, following := number % 20 == 0, away)
             began = time.perf_counter()
             write()
@@ -290,7 +290,7 @@ def saving(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def _follow(workspace: Workspace, follows: bool, away: list[str]) -> None:
-    """Remove the triggers of the catalogue, or restore them. Rows saved in the meantime are not in the catalogue."""
+    """Remove the triggers of the catalogue, or restore the ones in `away`. Rows saved without them are not in it."""
 
     def change(db: sqlite_utils.Database) -> None:
         if not follows:
@@ -445,7 +445,7 @@ def _fill(
 
 
 def _fill_catalogue(db: sqlite_utils.Database) -> None:
-    """Fill the catalogue with all test cases at once, from its views. Triggers would fill it image by image."""
+    """Fill the catalogue with all test cases at once, from its SQL views, since triggers would do it one by one."""
     columns = (
         "test_case, image, source, run, kind, label, classes, edit_types, edits, weather, time_of_day, profile, "
         "recipe, method, verdict, review, there, created"

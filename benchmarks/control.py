@@ -16,7 +16,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 15
 SIDE, BOUND = 1024, 150
-"""Side in pixels, and longest acceptable time in milliseconds, as the Explore page promises."""
+"""Side of the image in pixels, and maximum milliseconds, as the Explore page promises."""
 SLOWEST = 600_000
 
 # From the event of a slider to the frame with the picture for its value.

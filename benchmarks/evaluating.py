@@ -42,8 +42,8 @@ from storage.workspace import Workspace
 
 SIZE = 125_000
 CLICKED, FILTERED, OPENED = 2_000.0, 300.0, 10_000.0
-"""Longest acceptable times in milliseconds: from a click to all figures; for a filter after that; and for the first
-view of subject and model in a studio that has just started."""
+"""Maximum milliseconds: from a click to all figures; for a change of the filter after that; and for the first view of
+images and model in a studio that has just started."""
 MODEL_CLASSES = 1_000
 TIMES = 8
 AT_ONCE = 5_000
@@ -52,11 +52,11 @@ JUDGED = 300
 WANTED = UnderTestSettings(source="timm", name="a model under test")
 PIXEL_CLASSES = tuple(f"thing {number}" for number in range(12))
 IN_A_MASK, PROTECTED, SIDE = 8, 4, 512
-"""Number of classes in a mask, and of those that a task protects; and the side of a mask in pixels."""
+"""Number of classes in a mask, number of classes that a task protects, and side of a mask in pixels."""
 
 
 def measure(size: int = SIZE) -> list[Figure]:
-    """Return the figures of two workspaces."""
+    """Measure and return the figures of two workspaces: with a classifier, and with a segmenter."""
     figures = list[Figure]()
     labels = tuple(f"class {number}" for number in range(CLASSES))
     for make, kind, classes in ((made, "classification", labels), (made_of_pixels, "segmentation", PIXEL_CLASSES)):
@@ -68,7 +68,7 @@ def measure(size: int = SIZE) -> list[Figure]:
 
 
 def made(folder: Path, size: int) -> None:
-    """Make a workspace of `size` test cases, with predictions of a model of a thousand classes on their images."""
+    """Make a workspace of `size` test cases, with stored predictions of a classifier with a thousand classes."""
     prepared(folder, size, apart=True)
     fate = np.random.default_rng(size)
     names = tuple(f"class {number}" for number in range(MODEL_CLASSES))
@@ -184,7 +184,7 @@ def _measured(workspace: Workspace, size: int, kind: str, classes: Sequence[str]
 
     try:
         opened = _timed(lambda: look(everything))
-        gc.freeze()  # as the studio does before it serves, so that the collector skips its modules
+        gc.freeze()  # the studio does so too before it serves, so that garbage collection skips its modules
         clicked = _timed(lambda: service.evaluate(EvaluationQuestion(everything, WANTED)))
         fate = random.Random(size)
         filtered, decided = [], []

@@ -1,4 +1,4 @@
-"""The export of a test set compared with a plain copy of its images, both until all of it is on the disk.
+"""The export of a test set compared with a plain copy of its images. Both times end when all data are on the disk.
 
 `python -m benchmarks.exporting` runs this alone; `--images 10000` takes 5 GB of disk, three times.
 """
@@ -24,7 +24,7 @@ from formats.exporting import export
 from formats.types import Example, TestSet
 
 IMAGES, DRAWN, SIDE = 2000, 100, 512
-"""Number of examples, number of different pictures (each file has a text of its own), and their side in pixels."""
+"""Number of image files, number of different pictures in them, and side of a picture in pixels. All files differ."""
 ROUNDS = 5
 LEAST, AIM = 0.5, 0.9
 """Minimum and goal for the time of a copy divided by the time of an export. A smaller ratio is a regression. A copy
@@ -55,7 +55,7 @@ def measure(images: int = IMAGES) -> list[Comparison]:
 
 
 def prepared(folder: Path, images: int) -> Iterator[Example]:
-    """Yield examples with image files of their own, on the disk."""
+    """Yield `images` examples. Write a different image file for each into the folder."""
     folder.mkdir()
     drawn = [png_of(picture(number).resize((SIDE, SIDE))) for number in range(min(images, DRAWN))]
     for number in range(images):
@@ -86,7 +86,7 @@ def _copied(images: Path, into: Path) -> None:
 
 
 def _seconds(folder: Path, write: Callable[[Path], object]) -> float:
-    """Return the seconds to write a new folder, until all of it is on the disk."""
+    """Return the seconds that `write` takes to write a new folder, until all data are on the disk."""
     into = folder / "into"
     os.sync()
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Measured figures with their bounds, and tables of them."""
+"""Measured times and ratios with their bounds, and tables of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Figure:
 
     @property
     def measured(self) -> float:
-        """Milliseconds that `share` of the measurements did not exceed."""
+        """The quantile `share` of the measured milliseconds."""
         if self.share == 0.5:
             return self.median
         ordered = sorted(self.milliseconds)
@@ -37,7 +37,7 @@ class Figure:
 
     @property
     def over_floor(self) -> float:
-        """The median relative to the median of the floor."""
+        """Median of the measured times, relative to the median of the floor."""
         return self.median / statistics.median(self.floor)
 
     @property
@@ -48,7 +48,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A ratio of two things that were measured alternately, which depends little on the load of the machine."""
+    """A ratio of two measured quantities. It depends less on the load of the machine than a time."""
 
     what: str
     ratios: tuple[float, ...]
@@ -57,11 +57,11 @@ class Comparison:
     """Ratios of the processor seconds of all measured processes, one for each round."""
     least: float = 0.0
     most: float = math.inf
-    """Upper bound of the median; `least` is the lower one."""
+    """Maximum of the median ratio; `least` is the minimum."""
     aim: float = 0.0
     """The goal, stricter than the bound. A missed goal is printed; a missed bound fails."""
     because: str = ""
-    """Reason why a missed bound cannot be improved, as another figure shows. The bound then counts as kept."""
+    """Reason why this machine cannot keep the bound, if that is known. The bound then counts as kept."""
     words: str = ""
     """Description of the measurement, for the line below the table."""
 
@@ -76,7 +76,7 @@ class Comparison:
 
 
 def reported(figures: Sequence[Figure | Comparison], before: str = "") -> int:
-    """Print the tables, under a line on the machine if there is one. Return the exit code: 1 if a bound was missed."""
+    """Print the text `before`, if any, and the tables. Return the exit code: 1 if a bound was missed."""
     timed = [figure for figure in figures if isinstance(figure, Figure)]
     compared = [figure for figure in figures if isinstance(figure, Comparison)]
     parts = [before, table(timed) if timed else "", comparisons(compared) if compared else ""]

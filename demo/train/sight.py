@@ -167,7 +167,7 @@ def start_from_pictures(patch_embedding: nn.Conv2d, pictures: torch.Tensor) -> N
 
 
 def grid_positions(cells: int, hidden: int) -> torch.Tensor:
-    """Return sines and cosines of each patch's row and column, (1 + cells², hidden). Row 0 (zeros) is the class token."""
+    """Return sines and cosines of each patch's row and column, (1 + cells², hidden). The class token has zeros."""
     quarter = hidden // 4
     frequencies = math.pi / cells * 2 ** torch.linspace(0, math.log2(cells), quarter)
     angles = (torch.arange(cells) + 0.5)[:, None] * frequencies[None, :]
