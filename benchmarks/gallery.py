@@ -1,5 +1,5 @@
-"""The gallery of a large workspace in headless Chromium: time from a key press to pictures, frames while it scrolls,
-memory.
+"""The gallery of a large workspace in headless Chromium: time from a key press to the pictures, frame times while
+scrolling, and memory.
 
 `python -m benchmarks.gallery` runs this alone, at 125,000 test cases; `--large` also at a million.
 """
@@ -24,10 +24,10 @@ from tests.support.server_process import ServerProcess
 
 SCREEN = {"width": 1440, "height": 1000}
 FIRST_SCREEN, PIXELS, FRAME, EMPTY = 1000.0, 100.0, 50.5, 300.0
-"""Longest acceptable times in milliseconds: of a cold first screen, from a key press to pictures, of a frame, and of an
-empty place while scrolling. Three refreshes of a 60 Hz screen take a little over 50."""
+"""Maximum milliseconds: of a first screen without caches, from a key press to the pictures, of a frame, and for which a
+place stays empty while scrolling. Three refreshes of a 60 Hz screen take 50 ms."""
 MEGABYTES = 600
-"""Maximum megabytes of memory of the server beyond that at its first answer."""
+"""Maximum megabytes by which the server's memory may grow after its first answer."""
 SHARED, SIDE = 1500, 256
 """Number of pictures that the test cases share, and their side in pixels."""
 TIMES = 12

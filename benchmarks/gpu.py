@@ -53,11 +53,11 @@ COMPILED = (
 STEPS, GUIDANCE = 8, 7.5
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 NO_GAIN = 1.02
-"""Minimum gain in images per second from a larger batch. The search ends after two batches with less."""
+"""Minimum factor by which a larger batch must raise images per second. The search ends after two batches with less."""
 ANSWER = 12
 """Number of tokens of one answer of the captioner."""
 REPLIES = (("keywords", 80, 1), ("alternatives", 160, 1), ("counterfactuals", 80, 5))
-"""Language stages: name, tokens of one reply, and replies for an image. The paper makes five captions of each image."""
+"""Language stages: name, tokens of a reply, and replies for an image. The paper writes five new captions per image."""
 CAPTION = (
     "A photo of a small red bird on a twig. The main objects are a bird and a twig with green leaves. "
     "In the background there is a blurred meadow. The weather is sunny. The time of day is morning."
@@ -86,7 +86,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Speed:
-    """Time of a task, with the machine's limits."""
+    """Measured time and memory of a task, with its operations and the weights that it reads."""
 
     what: str
     where: str
@@ -96,7 +96,7 @@ class Speed:
     seconds: tuple[float, ...]
     """Seconds of each repetition."""
     operations: float
-    """Counted operations of each repetition."""
+    """Number of operations of each repetition."""
     read: float
     """Bytes of weights that each repetition has to read."""
     memory: int
@@ -108,12 +108,12 @@ class Speed:
         return statistics.median(self.seconds) / self.made
 
     def floor(self, machine: Machine) -> float:
-        """Return the seconds for one result if the machine only multiplied, or only read, whichever takes longer."""
+        """Return the least possible seconds for one result: its operations or its reading, the slower of the two."""
         return max(self.operations / machine.operations, self.read / machine.copied) / self.made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 2 without a GPU."""
+    """Measure all models and print a table. Return the exit code: 2 without a GPU."""
     import torch
 
     parser = argparse.ArgumentParser(
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def line(speed: Speed, machine: Machine) -> str:
-    """Return the row of a speed in the table."""
+    """Return the table's row for a speed."""
     spread = " to ".join(_seconds(ends(speed.seconds) / speed.made) for ends in (min, max))
     floor = speed.floor(machine)
     return (
@@ -205,7 +205,7 @@ def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = F
     drawn, all_steps = 0, 2 if tiny else STEPS
 
     def draw(batch: int, steps: int = all_steps) -> int:
-        """Draw, and return the batch size that fitted. Every image has a different text, as in a run."""
+        """Draw images with different texts, as in a run. Return the batch size that fitted into memory."""
         nonlocal drawn, first
         requests = [DrawRequest(f"a red bird on a twig, number {drawn + at}", drawn + at, at) for at in range(batch)]
         drawn += batch
@@ -226,7 +226,7 @@ def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = F
         with _most_memory() as most:
             draw_all()
             seconds = timed(draw_all, times) if at_once == [batch] else ()
-        if min(at_once) < batch:  # this many do not fit
+        if min(at_once) < batch:  # this batch size does not fit
             break
         with torch.compiler.set_stance("force_eager"):  # compiled code does not count operations
             operations = counted(partial(draw, batch), all_steps)
@@ -317,7 +317,7 @@ def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed
 
 
 def timed(do: Callable[[], object], times: int) -> tuple[float, ...]:
-    """Return the seconds of each repetition, until the device has finished. The caller has warmed it up."""
+    """Return the seconds of each call of `do`, until the device has finished. The caller has warmed up before."""
     taken = []
     for _ in range(times):
         _finish()
@@ -377,13 +377,13 @@ def _require_room(model: str, needed: int, device: str, tiny: bool) -> None:
     free = free_memory(device)
     if not tiny and needed + WORK > free:
         raise UserError(
-            f"{model} is not measured: it needs {in_bytes(needed + WORK)} on the GPU, where {in_bytes(free)} are free."
+            f"{model} is not measured: it needs {in_bytes(needed + WORK)} on the GPU, but only {in_bytes(free)} are free."
         )
 
 
 @contextmanager
 def _most_memory() -> Iterator[Callable[[], int]]:
-    """Yield a function for the peak memory on the GPU, in bytes; on a CPU, for the memory of the process at the end."""
+    """Yield a function that returns the peak memory on the GPU, or on a CPU the memory of the process, in bytes."""
     from pipeline.models.machine import memory_in_use
 
     memory_in_use(reset=True)

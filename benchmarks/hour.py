@@ -1,5 +1,5 @@
-"""An hour of use of all pages: whether the memory of the studio stays flat, and how much of a core the idle studio
-takes.
+"""An hour of use of all pages: checks that the studio's memory stays flat, and measures how much of a core the idle
+studio takes.
 
 The real studio on the example workspace. People use every page at a human pace over HTTP, in Chromium, by scripts and
 by MCP, and annotators vote. `python -m benchmarks.hour` runs this; `--minutes` makes it shorter, to try it.
@@ -36,13 +36,13 @@ from tests.support.server_process import ROOT, ServerProcess
 
 MINUTES = 60.0
 FLAT = 1.1
-"""Maximum memory in the last sixth of the time, relative to that in the second sixth."""
+"""Maximum memory in the last sixth of the time, relative to the memory in the second sixth."""
 ALONE, OPEN = 0.5, 1.0
 """Maximum hundredths of a core for the idle studio, with no page open and with every page open."""
 PAUSE = (1.0, 6.0)
 """Seconds between two acts of a person."""
 SAMPLE_SECONDS, QUIET_SECONDS, IDLE_SECONDS = 10.0, 30.0, 60.0
-"""Seconds between two samples of the memory; before the studio counts as idle; and of the idle measurement."""
+"""Seconds between two samples of the memory; of rest before the studio counts as idle; and of measuring it idle."""
 ITEMS, ANNOTATORS, VOTE_SECONDS = 600, 3, 10.0
 """Number of items and annotators of the study that runs at the same time, and seconds for a vote."""
 FAILURES = (httpx.HTTPError, PlaywrightError, ExceptionGroup, ValueError, LookupError, AssertionError)
@@ -56,23 +56,23 @@ class Sample:
 
     minute: float
     tree: float
-    """MB of the process and its children, with their part of shared pages (PSS)."""
+    """MB of the process and its children, with their share of shared memory (PSS)."""
     own: float
-    """MB of the process that are not shared with any other (USS)."""
+    """MB of the process that no other process shares (USS)."""
     threads: int
     files: int
 
 
 @dataclass
 class Use:
-    """The acts of all people, and their failures."""
+    """Counts of what the simulated people did, and the failures that they met."""
 
     over: threading.Event = field(default_factory=threading.Event)
     done: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
 
     def act(self, who: str, round_of_acts: Iterator[str]) -> None:
-        """Do one round of acts with pauses, or stop when the measurement is over."""
+        """Do one round of a person's acts, with pauses. Stop early if the measurement ends."""
         try:
             for act in round_of_acts:
                 self.done[act] += 1
@@ -125,7 +125,7 @@ def measure(chromium: str, minutes: float = MINUTES, example: Path | None = None
 def _used(
     chromium: str, process: psutil.Process, url: str, study: tuple[str, str], minutes: float, use: Use
 ) -> list[Sample]:
-    """Let all people use the studio for `minutes`, and return the samples of its memory."""
+    """Let all simulated people use the studio for `minutes`, and return samples of its memory."""
     study_id, link = study
     voting = [sys.executable, "-m", "study", "simulate", "--url", url, "--link", link, "--minutes", str(minutes)]
     voting += ["--workers", str(ANNOTATORS), "--seconds", str(VOTE_SECONDS)]
@@ -154,7 +154,7 @@ def _used(
 
 
 def _watched(process: psutil.Process, minutes: float, use: Use, samples: list[Sample]) -> None:
-    """Sample the memory until the time is over, which ends all use. Print one sample per minute."""
+    """Append samples of the memory for `minutes`, and print one per minute. Then end the use by all people."""
     began, next_report = time.monotonic(), 0.0
     while (minute := (time.monotonic() - began) / 60) < minutes and not use.over.wait(SAMPLE_SECONDS):
         samples.append(one := sampled(process, minute))
@@ -200,7 +200,7 @@ def _flat(samples: Sequence[Sample], minutes: float) -> Comparison:
 
 
 def _idle(process: psutil.Process, workspace: Path, what: str, most: float) -> list[Comparison]:
-    """Measure the share of a core that an idle studio takes, and the files that it wrote in its workspace."""
+    """Measure the share of a core that an idle studio takes, and how many files it writes in its workspace."""
     files, seconds, began = _files(workspace), _cpu_seconds(process), time.monotonic()
     time.sleep(IDLE_SECONDS)
     share = 100 * (_cpu_seconds(process) - seconds) / (time.monotonic() - began)
@@ -212,9 +212,7 @@ def _idle(process: psutil.Process, workspace: Path, what: str, most: float) -> l
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return size and modification time of all files below a folder. Removals, such as of exports an hour old, do not
-    count as writing.
-    """
+    """Return size and modification time of all files below a folder, by path."""
     found = {}
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # it may be gone by now

@@ -55,7 +55,7 @@ LEAST, AIM = 1.3, 2.5
 
 @dataclass
 class Way:
-    """One way of processing the sources (such as one after another, or in lots), with its measured rounds."""
+    """One way to process the sources (such as one after another, or in lots), with its measured rounds."""
 
     name: str
     rounds: list[Spent] = field(default_factory=list)
@@ -83,8 +83,8 @@ def measure(
     models: Models | None = None,
     warm_up: int = 1,
 ) -> list[Comparison]:
-    """Return both comparisons. `models` are the models of the profile `demo`, if they are loaded already. `warm_up` is
-    the number of additional first rounds, which do not count.
+    """Measure and return both comparisons. `models` are models of the profile `demo` that are already loaded, or None.
+    `warm_up` is the number of additional first rounds, which do not count.
     """
     share_cores()
     profile = load_profile("demo")
@@ -136,7 +136,7 @@ def measure(
 
 
 def one_by_one(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
-    """Run each source from its image to its test cases, then the next."""
+    """Process the sources one after another, each from its image to its test cases."""
     for work in works:
         driver.run(replace(work.request, images=None), work.store)
     return list(works)
@@ -190,7 +190,7 @@ def forget(driver: Driver) -> None:
 
 @contextmanager
 def parts_of(models: Models, spent: Spent) -> Iterator[None]:
-    """Count the seconds of each part of the work in this context. The seconds of drawing include those of decoding."""
+    """Add the seconds of each part of the work in this context to `spent`. Drawing includes decoding."""
     generator = cast(StableDiffusion, models.generator)
 
     def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -252,14 +252,14 @@ def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float
         yield run_round
     finally:
         for pipe in pipes:
-            with suppress(OSError):  # it ended by itself
+            with suppress(OSError):  # the process has ended already
                 pipe.send(None)
         for process in processes:
             process.join()
 
 
 def work_off(pipe: Connection, numbers: Sequence[int], captions: int) -> None:
-    """Do the work of each round, in a process of its own, until no round is left."""
+    """Run a worker process: do its part of each round that arrives in `pipe`, until None arrives."""
     share_cores()
     import torch
 
@@ -274,7 +274,7 @@ def work_off(pipe: Connection, numbers: Sequence[int], captions: int) -> None:
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Measure, print the table, and return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lots", description="Many sources at once.")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"each way is taken so often ({ROUNDS})")
     parser.add_argument("--sources", type=int, default=SOURCES, help=f"source images of a round ({SOURCES})")

@@ -1,6 +1,6 @@
 """Search by the content of images in a large workspace: the ranking against its bounds, and the map.
 
-The vectors are random around some directions, as images gather by content: this measures the search, not a model.
+Vectors are random around some directions, like those of similar images. So this measures the search, not a model.
 `python -m benchmarks.meaning` runs this alone, at 125,000; `--large` also at a million, which takes 1 GB of disk.
 """
 
@@ -30,14 +30,14 @@ DIMENSIONS = 512
 GROUPS = 300
 """Number of directions around which images gather."""
 BOUNDS = {125_000: 60.0, 1_000_000: 200.0}
-"""Longest acceptable times in milliseconds of a search, without encoding a text."""
+"""Maximum milliseconds of a search by number of images, without encoding a text."""
 MEGABYTES = 600
 TIMES = 40
 _AT_ONCE = 50_000
 
 
 class _NoModels:
-    """Represents the models, since random directions serve as encoded texts here."""
+    """Replaces the models, and raises AssertionError if one is used: random directions serve as encoded texts."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the {name} was asked for")
@@ -58,7 +58,7 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
 
 
 def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
-    """Add `size` vectors of entries that have no images, and return the directions around which the vectors gather."""
+    """Add `size` vectors without images. Return the directions around which these vectors gather."""
     fate = np.random.default_rng(size)
     directions = fate.standard_normal((GROUPS, DIMENSIONS), np.float32)
     for first in range(0, size, _AT_ONCE):
@@ -70,7 +70,7 @@ def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
 
 
 def searches(meaning: Meaning, directions: np.ndarray, size: int) -> list[Figure]:
-    """Measure three kinds of searches: by a direction, in place of a text; by one of the images; and within a
+    """Measure three kinds of searches: by a direction in place of a text, by one of the images, and within a
     filter.
     """
     fate, name = random.Random(3), f", {size:,} images"
@@ -88,7 +88,7 @@ def searches(meaning: Meaning, directions: np.ndarray, size: int) -> list[Figure
         entry = fate.randrange(1, size + 1)
         return lambda: meaning.ranked(entry, everything)
 
-    like_text(everything)()  # loads torch, and the vectors from the disk
+    like_text(everything)()  # the first search loads torch, and the vectors from the disk
     before = resident()
     bound = BOUNDS.get(size, max(BOUNDS.values()))
     figures = [
@@ -105,7 +105,7 @@ def searches(meaning: Meaning, directions: np.ndarray, size: int) -> list[Figure
 
 
 def places(workspace: Workspace, meaning: Meaning, size: int) -> list[Figure]:
-    """Measure the PCA map without stored results, and the images in a region of it."""
+    """Measure the computation of the PCA map, and a search for the images in a region of the map."""
     allowed = entry_sets.of_entries(range(1, size + 1), (size >> entry_sets.CHUNK_BITS) + 1)
     image_map = ImageMap(workspace, meaning)
     image_map.layout("pca")

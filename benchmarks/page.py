@@ -1,4 +1,4 @@
-"""Waiting times on the Explore page, in headless Chromium against a server of its own.
+"""Waiting times on the Explore page, in headless Chromium with a separate server.
 
 The server is up and its models are loaded before anything is timed; the workspace is new and deleted afterwards.
 """
@@ -64,7 +64,7 @@ def measure(chromium: str) -> list[Figure]:
 
 
 def _prepare(browser: Browser, url: str) -> str:
-    """Run a sample up to the gate, which loads the models. Return the run's id."""
+    """Run the text stages of a sample, which loads the models. Return the run's id."""
     page = browser.new_page()
     page.goto(f"{url}?run=")
     page.wait_for_selector(f".sample[data-sample={SAMPLE}]", timeout=SLOWEST)
@@ -79,7 +79,7 @@ def _prepare(browser: Browser, url: str) -> str:
 
 
 def _first_paint(browser: Browser, url: str) -> Figure:
-    """Measure from the request to the first paint of the start page's samples, in a browser with an empty cache."""
+    """Measure the time from the request until the start page shows its samples, in a browser with an empty cache."""
     times, floor = [], []
     for _ in range(TIMES):
         floor.append(_opened(browser, f"{url}healthz", "body"))
@@ -100,7 +100,7 @@ def _opened(browser: Browser, address: str, awaited: str) -> float:
 
 
 def _edit(browser: Browser, url: str) -> Figure:
-    """Measure from Enter in the caption to the saved caption, its state and the stale stages on the page."""
+    """Measure the time from Enter in the caption until the page shows it as saved, with its state and stale stages."""
     page: Page = browser.new_page()
     page.goto(url)
     page.wait_for_selector("#caption-text", timeout=SLOWEST)
