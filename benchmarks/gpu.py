@@ -377,7 +377,7 @@ def _require_room(model: str, needed: int, device: str, tiny: bool) -> None:
     free = free_memory(device)
     if not tiny and needed + WORK > free:
         raise UserError(
-            f"{model} is not measured: it needs {in_bytes(needed + WORK)} on the GPU, but only {in_bytes(free)} are free."
+            f"{model} is not measured: it needs {in_bytes(needed + WORK)} on the GPU, but {in_bytes(free)} are free."
         )
 
 

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 SECONDS = 300.0
-"""Timeout in seconds, far above any request, since the machine may be busy with other things."""
+"""Timeout in seconds of a request, much longer than any request takes, since the machine may be busy."""
 SELDOM = 4
-"""Number of rounds between two slow acts of a person, such as drawing."""
+"""A person does slow acts, such as drawing, once in so many rounds."""
 IMPORTED, SIDE = 3, 64
 """Number of pictures of an import, and their side in pixels."""
 _ADJUDICATED = re.compile(r'data-item="(\d+)"\s+data-question="(\w+)"')
-"""Pattern of the item and the question on the page of adjudication."""
+"""Pattern that finds the items and their questions on the page of adjudication."""
 NAMES, EXPLORED = itertools.count(), itertools.count()
-"""Counters for unique names of imports and test sets, and of the explorer's rounds. The first round draws an image."""
+"""Counters: for unique names of imports and test sets, and of the explorer's rounds. The first round draws an image."""
 
 
 class Site:
-    """A studio and its content as one person reaches it over HTTP. All methods raise if the studio refuses."""
+    """Sends requests of one person to a studio. All methods raise an error if the studio refuses a request."""
 
     def __init__(self, url: str, study: str) -> None:
         """`study` is the id of the study on which the annotators work."""
@@ -53,11 +53,11 @@ class Site:
         return self.http.get(path, params=parameters or None).raise_for_status()
 
     def send(self, path: str, **fields: Any) -> Any:
-        """Send JSON like a page."""
+        """Send JSON to a path, like the script of a page. Return the reply."""
         return self.http.post(path, json=fields).raise_for_status().json()
 
     def call(self, name: str, **fields: Any) -> Any:
-        """Call an endpoint for scripts."""
+        """Call an endpoint for scripts, and return its result."""
         reply = self.http.post(f"gradio_api/run/{name}", json={"data": fields})
         if not reply.is_success:
             raise ValueError(f"{name}: {reply.text[:500]}")
@@ -75,7 +75,7 @@ Person = Callable[[Site], Iterator[str]]
 
 
 def explorer(site: Site) -> Iterator[str]:
-    """Take a sample through the text stages, edit and undo, and seldom draw an image."""
+    """Take a sample through the text stages, edit and undo. Draw an image in some rounds only."""
     site.get("")
     sample = random.choice(site.call("list_samples")["samples"])["sample"]
     run = site.call("run_from_sample", sample=sample)["run"]
@@ -192,7 +192,7 @@ def evaluator(site: Site) -> Iterator[str]:
     for kind, query in zip(("classification", "segmentation"), site.evaluations, strict=True):
         site.get("evaluate/", **query)
         while not site.get("evaluate/api/state", **query).json()["ready"]:
-            site.send("evaluate/api/look", **query)  # like the page for a model that this server has not loaded
+            site.send("evaluate/api/look", **query)  # the page does this too if the server has not loaded the model
             yield "have a model loaded"
         site.get("evaluate/api/ranking", **query)
         yield "open an evaluation"
@@ -205,7 +205,7 @@ def evaluator(site: Site) -> Iterator[str]:
 
 
 def lead(site: Site) -> Iterator[str]:
-    """Read two studies: results, workers, disagreements, files. Decide open cases and undo the decisions."""
+    """Read results, workers, disagreements and files of two studies. Decide open cases and undo the decisions."""
     site.get("study/")
     for study in (site.study, site.example_study):
         here = f"study/{study}"
@@ -223,7 +223,7 @@ def lead(site: Site) -> Iterator[str]:
 
 
 def follower(site: Site) -> Iterator[str]:
-    """Keep the pages of a running study open. They poll every few seconds."""
+    """Keep the pages of a running study open, which poll every few seconds."""
     revision = {"results": "", "workers": ""}
     for _ in range(10):
         for view, seen in revision.items():
@@ -259,7 +259,7 @@ PEOPLE: Sequence[Person] = (explorer, curator, releaser, evaluator, lead, follow
 
 
 def addresses(site: Site) -> list[str]:
-    """Return all pages of the studio, with something on each."""
+    """Return the addresses of all pages of the studio, each with some content."""
     batch = site.call("list_batches")["batches"][0]["batch"]
     test_set = site.call("list_test_sets")["test_sets"][0]["test_set"]
     query = "&".join(f"{name}={value}" for name, value in site.evaluations[0].items())

@@ -1,4 +1,4 @@
-"""Speed of a model under test on many images, compared with its bare network on the same images.
+"""Speed of a model under test on many images, compared with only its network on the same images.
 
 The bare network gets batches that are already decoded and prepared; the model under test gets decoded images and
 prepares them itself, on threads beside the network. `python -m benchmarks.predicting` runs this alone.
@@ -21,14 +21,14 @@ from evaluation.models import ModelUnderTest
 
 ROUNDS = 3
 LEAST = 0.9
-"""Minimum rate, relative to the rate of the bare network."""
+"""Minimum number of images per second, relative to the network alone."""
 CASES = (("resnet50", 64, 384), ("deeplabv3_resnet50", 4, 512))
-"""Architecture, number of images, and their longer side: a classifier and a segmenter."""
+"""Architecture, number of images, and their longer side in pixels: for a classifier and for a segmenter."""
 CLASSES = 20
 
 
 def measure() -> list[Comparison]:
-    """Return one comparison per case, in images per second."""
+    """Return a comparison of images per second for each of `CASES`."""
     return [_compared(*case) for case in CASES]
 
 
@@ -94,7 +94,7 @@ def _random_weights(folder: Path, name: str) -> UnderTestSettings:
 
 
 def _photograph(seed: int, side: int) -> Image.Image:
-    """Return noise on a coarse grid, enlarged: as smooth and rough as a photograph."""
+    """Return coarse noise, enlarged to `side` pixels: about as smooth and rough as a photograph."""
     coarse = np.random.default_rng(seed).integers(0, 256, (side // 10, side // 8, 3), np.uint8)
     return Image.fromarray(coarse).resize((side, side * 3 // 4), Image.Resampling.BICUBIC)
 

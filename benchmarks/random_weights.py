@@ -1,8 +1,8 @@
-"""Models of the real classes with random weights, of the published sizes or tiny, to measure time and memory without
-the hub. Their output is noise; their cost is the same.
+"""Models of the real classes with random weights, in their published sizes or tiny, to measure time and memory without
+the hub. Their output is noise, but they cost the same.
 
-Stable Diffusion is written in the hub's layout. Models that are too large for that have only their configuration and
-their tokenizer in a folder, and are filled where they run (`filled_in_place`).
+Stable Diffusion is written in the layout of the hub. Larger models have only their configuration and tokenizer in a
+folder, and get random weights where they run (`filled_in_place`).
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def save_llama(folder: Path, tiny: bool = False) -> Path:
     """Save configuration and tokenizer of a chat model of the size of Llama-2 13B, and return the folder."""
     from transformers import LlamaConfig
 
-    tokenizer = _tokenizer(pad_token="<pad>", bos_token="<s>", unk_token="<unk>")  # no token that ends a reply
+    tokenizer = _tokenizer(pad_token="<pad>", bos_token="<s>", unk_token="<unk>")  # no token ends a reply
     tokenizer.chat_template = LLAMA_TEMPLATE
     LlamaConfig(
         **(_LAYERS if tiny else _layers(5120, 13824, 40, 40)),
@@ -163,10 +163,10 @@ def save_llama(folder: Path, tiny: bool = False) -> Path:
 
 @contextmanager
 def filled_in_place(loader: Any, model: Any, device: str) -> Iterator[None]:
-    """In this context `loader.from_pretrained` of transformers makes the `model` of the configuration in a folder,
-    directly on the device and with random weights: it is never on the disk, or twice in memory.
+    """Replace `loader.from_pretrained` of transformers in this context: it makes a `model` from the configuration in a
+    folder, with random weights and directly on the device, so never on the disk or twice in memory.
 
-    The model never ends a text before the longest reply. So every time is for equally many tokens.
+    The model never ends a text before its maximum length. So each measured time is for the same number of tokens.
     """
 
     def made(folder: Path, dtype: Any, **_options: Any) -> Any:
@@ -186,7 +186,7 @@ def filled_in_place(loader: Any, model: Any, device: str) -> Iterator[None]:
 
 
 def _clip_tokenizer(folder: Path) -> CLIPTokenizer:
-    """Return a CLIP tokenizer of single letters: a text of up to 75 of them is one window."""
+    """Return a CLIP tokenizer with a token per letter, so that 75 letters fit into a text."""
     from tokenizers import pre_tokenizers
     from transformers import CLIPTokenizer
 

@@ -60,16 +60,16 @@ BATCH = 8
 LEAST, AIM = 1.4, 3.0
 """Minimum test cases per second relative to the reference, and the goal."""
 FULL = 0.95
-"""Share of the rate of matrix products above which a batch counts as using all cores."""
+"""Minimum share of the rate of matrix products (operations per second) that a batch reaches if it uses all cores."""
 MATRIX, PRODUCTS = 1024, 10
-"""Side of the matrices, and number of products for a rate; the rate is the same for other sides from 200 to 2000."""
+"""Side of the matrices and number of products to measure the rate, which is the same for all sides from 200 to 2000."""
 CHANGED_AT_ONCE = 3
 """Maximum number of keywords that the reference changes in a caption."""
 TRIED = 50
-"""Maximum number of tries of a reply. The paper's released code tries without end."""
+"""Maximum number of tries to get a readable reply. The paper's released code tries without end."""
 
 CHECKS = "checks"
-"""Name of the part of the work that the reference does not do."""
+"""Name of the part of the work that only the studio does."""
 
 V = TypeVar("V")
 
@@ -88,7 +88,7 @@ class Spent:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure all of the work in this context."""
+        """Add the seconds and processor seconds of all work in this context."""
         began_cpu, began = cpu_seconds(), time.perf_counter()
         yield
         self.seconds += time.perf_counter() - began
@@ -96,7 +96,7 @@ class Spent:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Measure a part of the work in this context, without other processes, whose times take too long to read."""
+        """Add the seconds of this context to those of a part of the work, by its name."""
         began_cpu, began = time.process_time(), time.perf_counter()
         yield
         self.parts[name] = self.parts.get(name, 0.0) + time.perf_counter() - began
@@ -119,8 +119,8 @@ def measure(
     models: Models | None = None,
     warm_up: int = 1,
 ) -> list[Comparison]:
-    """Return all comparisons. `models` are the models of the profile `demo`, if they are loaded already. `warm_up` is
-    the number of additional first rounds, which do not count.
+    """Measure and return all comparisons. `models` are models of the profile `demo` that are already loaded, or None.
+    `warm_up` is the number of additional first rounds, which do not count.
     """
     profile = load_profile("demo")
     models = models or load_models(profile)
@@ -136,7 +136,7 @@ def measure(
 
 
 class ReferenceWay:
-    """The reference's method with loaded models and one generator for all images."""
+    """The reference's method, with loaded models and one random generator for all images."""
 
     def __init__(self, profile: Profile, seed: int) -> None:
         import torch
@@ -153,7 +153,7 @@ class ReferenceWay:
         """Number of calls of the language model."""
 
     def test_case(self, path: Path, task: Task, settings: Settings, to: Path, spent: Spent) -> None:
-        """Make one test case from its source to its file."""
+        """Make one test case from the source file `path`, write it to the file `to`, and add the time to `spent`."""
         image = read_image(path).image
         with spent.part("captions"):
             caption, _ = self._captioner.caption(image, task, settings.caption, next(self._seeds))
@@ -177,7 +177,7 @@ class ReferenceWay:
         spent.cases += 1
 
     def _reworded(self, caption: str, task: Task, settings: Settings) -> str:
-        """Make three calls: up to three random keywords, a random alternative of each, and the caption with them."""
+        """Return a caption edited by three requests: keywords, alternatives of up to three of them, new caption."""
         inputs: dict[str, Any] = {"task": task.describe(), "caption": caption}
         found = self._tried("keywords", inputs, settings.keywords, read_keywords)
         chosen = self._chance.sample(found, min(CHANGED_AT_ONCE, len(found)))
@@ -202,7 +202,7 @@ class ReferenceWay:
 
 
 def stock_pipeline(profile: Profile) -> Any:
-    """Return the pipeline of diffusers with the weights of a profile, as in its documentation."""
+    """Return the pipeline of diffusers with the weights of a profile, set up as in the documentation of diffusers."""
     import diffusers
     import torch
 
@@ -225,7 +225,7 @@ def stock_pipeline(profile: Profile) -> Any:
 
 
 def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folder: Path, spent: Spent) -> FolderStore:
-    """Make all test cases of a source, like `python -m pipeline augment`."""
+    """Make all test cases of a source in a folder, like `python -m pipeline augment`."""
     recipe, picture, mask = recipe_of(DEFAULT_RECIPE), read_image(sample.path), None
     if sample.mask is not None and sample.task.kind == "segmentation":
         with Image.open(sample.mask) as file:
@@ -261,7 +261,7 @@ def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folde
 
 
 def settings_of(profile: Profile, cases: int) -> Settings:
-    """Return the profile's settings, with `cases` test cases of a source."""
+    """Return the profile's settings, changed so that a source has `cases` test cases."""
     own = profile.settings
     return own.model_copy(
         update={"counterfactuals": own.counterfactuals.model_copy(update={"captions": cases})},
@@ -333,7 +333,7 @@ def _told(spent: Sequence[Spent]) -> str:
 
 
 def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int, many: int) -> list[Comparison]:
-    """Compare `many` images drawn together with as many one after another, and how busy they keep the cores."""
+    """Compare `many` images drawn together with as many drawn singly, and measure how busy they keep the cores."""
     import torch
 
     settings = profile.settings
@@ -404,7 +404,7 @@ def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list
     request = Request(sample.task, settings, seed=1, watched=False)
 
     def run() -> tuple[int, float, int]:
-        """Return the model calls, the seconds, and the images."""
+        """Run all stages. Return the number of model calls, the seconds, and the number of images."""
         drawn, before = Spent(), len(store.cases)
         with counting(models) as counted, drawn.measured():
             driver.run(request, store)
@@ -430,7 +430,7 @@ def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list
 
 @contextmanager
 def counting(models: Models) -> Iterator[list[int]]:
-    """Count calls of captioner and language model, and drawn images, in this context. Yields a list with the total."""
+    """Count calls of captioner and language model, and drawn images, in this context. Yield a list with their sum."""
     counted = [0]
     drawing: Any = type(models.generator)  # copies of it draw on each kind of control image
 
@@ -459,7 +459,7 @@ def cpu_seconds() -> float:
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Measure, print the table, and return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reference", description="Our way and the reference's.")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"each way is taken so often ({ROUNDS})")
     return reported(measure(parser.parse_args().rounds))

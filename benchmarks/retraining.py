@@ -31,17 +31,17 @@ from storage.workspace import Workspace
 
 SIZE = 125_000
 PLANNED = 20_000.0
-"""Longest acceptable time in milliseconds from known hashes to the training plan, while a person waits."""
+"""Maximum milliseconds to plan a training if all hashes are known, since a person waits for the plan."""
 TIMES = 3
 EVERYTHING = Subject(None, ImageFilter())
 ALIKE_SCENES, FRAMES = 0.5, 0.02
-"""Share of a picture that all pictures have in common (a sky is bright, a street is dark), and share of sources that
-are a frame of the same film as the one before."""
+"""Weight of what all pictures have in common (a bright sky, a dark street), and share of sources that are almost equal
+to the source before, like frames of a film."""
 T = TypeVar("T")
 
 
 def measure(size: int = SIZE) -> list[Figure]:
-    """Return the figures of one workspace."""
+    """Measure a new workspace of `size` test cases, and return the figures."""
     with tempfile.TemporaryDirectory() as folder:
         made_apart(made, Path(folder), size)
         with Workspace(Path(folder)) as workspace:
@@ -55,7 +55,7 @@ def made(folder: Path, size: int) -> None:
         cases = read_cases(workspace, EVERYTHING)
         hashes = zip(cases.pictures, looks_of(cases, np.random.default_rng(size)), strict=True)
         workspace.test_sets.keep_hashes({sha: ImageHashes(sha, look) for sha, look in hashes})
-        for sha in cases.pictures:  # a plan checks that they exist, without opening them
+        for sha in cases.pictures:  # planning checks that the files exist, but does not open them
             (workspace.images.folder / file_name(sha)).touch()
 
 
@@ -109,7 +109,7 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
 def _plan(
     workspace: Workspace, cases: Cases, mapping: ClassMap, parted: DataSplit, question: RetrainingQuestion
 ) -> int:
-    """Plan the training, and return the number of images in the largest arm."""
+    """Plan a training on a data split, and return the number of images in the largest arm."""
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
     examples = Examples(mapping, workspace.images.path, lambda _: None)
     planned = plan(cases, parted, question, examples, nobody, lambda places: places)

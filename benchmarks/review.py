@@ -52,7 +52,7 @@ _WATCH = """
 
 
 def measure(chromium: str, images: int = IMAGES) -> list[Figure]:
-    """Return the figures. Raises AssertionError if a decision is lost or wrong."""
+    """Review `images` images and return the figures. Raises AssertionError if a decision is lost or wrong."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "workspace"
         with Workspace(folder) as workspace:
@@ -82,7 +82,7 @@ def measure(chromium: str, images: int = IMAGES) -> list[Figure]:
 
 
 def _decide_all(page: Page, server: ServerProcess, number: int) -> tuple[dict[int, tuple[str, str]], list[float]]:
-    """Return the decision on each image by its entry, and the times until the next one was visible."""
+    """Decide `number` images by keys. Return each decision by its entry, and the milliseconds to each next image."""
     fate, decisions, times = random.Random(7), dict[int, tuple[str, str]](), list[float]()
     page.goto(f"{server.url}curate/")
     page.wait_for_function("window.gallery?.review && gallery.idle", timeout=SLOWEST)

@@ -27,7 +27,7 @@ PAGE = 50
 
 
 def measure() -> list[Figure]:
-    """Return three figures."""
+    """Measure the list of runs, and return three figures."""
     with tempfile.TemporaryDirectory() as folder, Workspace(Path(folder)) as workspace:
         prepared(workspace)
         runs = workspace.runs
@@ -51,7 +51,7 @@ def timed(what: str, read: Callable[[], object]) -> Figure:
 
 
 def prepared(workspace: Workspace) -> None:
-    """Fill a workspace with `RUNS` runs: one that is saved normally, and copies of its rows."""
+    """Fill a workspace with `RUNS` runs: one saved as usual, and copies of its database rows."""
     picture = Image.new("RGB", (16, 16), (90, 120, 150))
     first = workspace.runs.create(picture, Task("classification", "bird"), "demo", "Street 0", {"steps": 4})
     for number in range(3):

@@ -42,16 +42,16 @@ make = {{ profile = "demo", seed = 1, settings = {{ {settings} }} }}
 
 @dataclass(frozen=True)
 class Stamp:
-    """The state of a run at one moment."""
+    """The progress and memory of a run at one moment."""
 
     done: int
     """Number of finished pieces of work of the pass."""
     seconds: float
     """Seconds since the workers of the pass were ready."""
     driver: int
-    """Bytes of memory of the driving process."""
+    """Bytes of memory of the process that hands out the work."""
     worker: int
-    """Bytes of the largest worker, with its children."""
+    """Bytes of memory of the largest worker process, with its children."""
 
 
 @dataclass
@@ -62,9 +62,9 @@ class Run:
     """Seconds of all passes, each from when its workers are ready to its end."""
     cases: int = 0
     workers: dict[Pass, float] = field(default_factory=dict)
-    """Seconds of workers by pass, as they report them."""
+    """Seconds of work in all workers by pass, as the workers report them."""
     stamps: dict[Pass, list[Stamp]] = field(default_factory=dict)
-    """States of each pass: when each of `LENGTHS` pieces were done, and at the end."""
+    """States of each pass: after each number of pieces in `LENGTHS`, and at the end."""
 
     def stamp(self, stage: Pass, length: int) -> Stamp:
         """Return the state when `length` pieces of a pass were done, or at the end of a shorter pass."""
@@ -72,7 +72,7 @@ class Run:
         return next((one for one in stamps if one.done >= length), stamps[-1])
 
     def each(self, length: int, stages: Sequence[Pass]) -> float:
-        """Return the seconds per source of the first `length`, through these passes."""
+        """Return the seconds per piece of work for the first `length` pieces, summed over these passes."""
         at = [self.stamp(stage, length) for stage in stages]
         return sum(one.seconds / one.done for one in at)
 
@@ -105,7 +105,7 @@ def run(
 
 
 class _Watch:
-    """Measures the time of each pass, and the memory in the meantime."""
+    """Measures the time of each pass, and the memory during the pass."""
 
     def __init__(self, make: Callable[[Order], Any], run: Run) -> None:
         self._make, self._held = make, run
@@ -130,7 +130,7 @@ class _Watch:
         return pool
 
     def tell(self, stage: Pass, done: int) -> None:
-        """Record finished work."""
+        """Record the number of finished pieces of work of a pass."""
         self._stage, before = stage, self._done
         self._done += done
         if any(before < length <= self._done for length in LENGTHS):

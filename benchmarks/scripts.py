@@ -1,4 +1,4 @@
-"""Time that a script waits for an answer of a cheap endpoint, compared with its client's own time.
+"""Time that a script waits for the reply of a fast endpoint, compared with the time of its client alone.
 
 The floor is `gradio_client` calling a function that does nothing, in an otherwise empty Gradio application, served the
 same way. `python -m benchmarks.scripts` runs this alone.
@@ -20,7 +20,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 40
 OVER_FLOOR = 1.2
-"""Longest acceptable time, relative to the client's own time."""
+"""Maximum time of a call by `gradio_client`, relative to its call of a function that does nothing."""
 PLAIN = 10
 """Longest acceptable time in milliseconds of a plain request."""
 
@@ -45,7 +45,7 @@ uvicorn.run(gr.mount_gradio_app(app, page, path="/"), port=port, log_level="warn
 
 
 def measure() -> list[Figure]:
-    """Return the figures of a call by the client, and of one by plain HTTP."""
+    """Measure a call by `gradio_client` and a plain HTTP request, and return their figures."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         studio = ServerProcess(folder / "workspace", folder / "log").start()

@@ -19,7 +19,7 @@ _LIBRARIES = "import gradio, numpy, PIL, pydantic, sqlite_utils"
 
 
 def measure() -> list[Comparison]:
-    """Return both figures."""
+    """Measure starts of the studio, and return both figures."""
     ratios: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(TIMES):
         libraries = _imports()

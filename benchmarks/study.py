@@ -47,7 +47,7 @@ PICTURES, SIDE = 400, 512
 
 
 def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figure]:
-    """Return two figures. Raises AssertionError if a vote is lost, or stored twice."""
+    """Run both studies, and return two figures. Raises AssertionError if a vote is lost, or stored twice."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         # A fifth more than they can judge, so that nobody finishes before the time is over.
@@ -77,7 +77,7 @@ def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figu
 
 @contextmanager
 def pages_open(url: str, study_id: str) -> Iterator[list[int]]:
-    """While this context is open, poll like the lead's pages. Yields the number of polls of each."""
+    """Poll like the lead's open pages in this context. Yield a list with the number of polls of each page."""
     over, looks = threading.Event(), [0] * len(PAGES)
 
     def follow(number: int, path: str) -> None:
@@ -125,7 +125,7 @@ def picture(number: int) -> Image.Image:
 
 
 def annotated(url: str, link: str, journal: Path, minutes: float, annotators: int) -> list[float]:
-    """Run the annotators, and return the seconds of every acknowledged vote."""
+    """Run the simulated annotators. Return the seconds until each vote was acknowledged."""
     command = [sys.executable, "-m", "study", "simulate", "--url", url, "--link", link, "--workers", str(annotators)]
     command += ["--seconds", str(SECONDS), "--minutes", str(minutes), "--journal", str(journal)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60 * minutes + 300, check=False)
@@ -134,7 +134,7 @@ def annotated(url: str, link: str, journal: Path, minutes: float, annotators: in
 
 
 def votes_in(journal: Path) -> list[dict[str, Any]]:
-    """Return the acknowledged votes of a journal."""
+    """Return the acknowledged votes in the annotators' journal."""
     return [json.loads(line) for line in io.StringIO(journal.read_text(encoding="utf-8"))]
 
 

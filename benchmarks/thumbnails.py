@@ -1,4 +1,4 @@
-"""Thumbnails: the time of one from pixels in memory and from a stored image, and its cost when a test case is saved."""
+"""Thumbnails: the time to make one from pixels in memory or from a file, and their cost when a test case is saved."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from storage.workspace import Workspace
 SIDE = 512
 PICTURES = 40
 FROM_MEMORY, FROM_FILE = 15.0, 30.0
-"""Longest acceptable times in milliseconds of a thumbnail from memory, and from a file."""
+"""Maximum milliseconds to make a thumbnail from pixels in memory, and from a file."""
 MOST = 1.2
 """Longest acceptable time to save a test case with its thumbnail, relative to saving it without."""
 
 
 def measure() -> list[Figure | Comparison]:
-    """Return two figures and a comparison."""
+    """Measure thumbnails, and return two figures and a comparison."""
     pictures = [picture(number).resize((SIDE, SIDE)) for number in range(PICTURES)]
     with tempfile.TemporaryDirectory() as folder, Workspace(Path(folder)) as workspace:
         in_memory = [milliseconds(lambda one=one: thumbnail(one)) for one in pictures]  # type: ignore[misc]

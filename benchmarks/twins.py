@@ -56,7 +56,7 @@ def as_jpeg(image: Image.Image, quality: int) -> Image.Image:
 
 
 def marked(image: Image.Image) -> Image.Image:
-    """Add a half-transparent word across the picture, a fifth of its height."""
+    """Write a half-transparent word across the picture, a fifth as high as the picture."""
     layer = Image.new("RGBA", image.size, (0, 0, 0, 0))
     font = ImageFont.load_default(size=image.height // 5)
     ImageDraw.Draw(layer).text((0.08 * image.width, 0.4 * image.height), "SAMPLE", (255, 255, 255, 128), font)
@@ -87,7 +87,7 @@ CHANGES: Mapping[str, Change] = {
 
 @dataclass(frozen=True)
 class Rate:
-    """Number of pairs of a kind that are called twins, by method."""
+    """Number of pairs of one kind, and how many of them each method calls twins."""
 
     what: str
     pairs: int
@@ -139,7 +139,7 @@ def rates(number: int = SCENES) -> list[Rate]:
 
 
 def _kin(what: str, images: Sequence[Image.Image], others: Sequence[Image.Image]) -> Rate:
-    """Return the rate for pictures that are not twins. Each is paired with a picture made to resemble it."""
+    """Return how many pairs of pictures are called twins, where no pair is: one of `images` with one of `others`."""
     looks = {at for at, other in twins_between(_looks(images), _looks(others)).tolist() if at == other}
     pairs = enumerate(zip(images, others, strict=True))
     near = {at for at, (one, other) in pairs if _near(perceptual_hash(one), perceptual_hash(other))}
@@ -155,7 +155,7 @@ def _looks(images: Sequence[Image.Image]) -> Looks:
 
 
 def measure(sources: int = SOURCES) -> list[Figure]:
-    """Measure the search among `sources` scenes, whose looks (`look_of`) are computed before."""
+    """Measure the search among `sources` scenes. Their looks (`look_of`) are computed before and do not count."""
     looks = np.stack([look_of(drawn(random_scene(FIRST + one), 64)) for one in range(sources)])
     began = time.perf_counter()
     twins_among(looks)

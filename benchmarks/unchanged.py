@@ -26,16 +26,16 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 100
 BOUND = 5.0
-"""Longest acceptable time in milliseconds."""
+"""Maximum milliseconds of a poll."""
 ITEMS, PICTURES = 400, 20
 SAMPLE = "street-two-cars"
 WHEN = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 SETTLED = 300
-"""Seconds after which a new run has stopped changing."""
+"""Maximum seconds to time enough polls in which nothing changes."""
 
 
 def measure() -> list[Figure]:
-    """Return two figures. Raises AssertionError if changes are too frequent to time the polls."""
+    """Measure polls of both pages. Raises AssertionError if changes are too frequent to time the polls."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         study_id = prepared(folder / "workspace")

@@ -54,9 +54,7 @@ def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 @pytest.mark.slow
 def test_a_model_that_does_not_go_in_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gpu, "free_memory", lambda device: 24_000_000_000)
-    with pytest.raises(
-        UserError, match=r"Llama-2 13B is not measured: it needs 28 GB on the GPU, but only 24 GB are free"
-    ):
+    with pytest.raises(UserError, match=r"Llama-2 13B is not measured: it needs 28 GB on the GPU, but 24 GB are free"):
         next(gpu.replies(tmp_path, "cuda", False, 3))
 
 
