@@ -44,7 +44,7 @@ def asleep(sources: int) -> Iterator[Comparison]:
     for helpers in HELPERS:
         with tempfile.TemporaryDirectory() as folder:
             data = pictures(Path(folder) / "data", sources, SIDE)
-            # A sleeping model inverts nothing.
+            # A sleeping model cannot invert a source.
             settings = {"generation.short_side": SIDE, "generation.start": '"noise"'}
             result = run(data, Path(folder), partial(_of_one, helpers), settings)
         slept, at_models = SLEEP * (sources + result.cases), sum(result.workers.values())
@@ -68,7 +68,7 @@ class Sleeper:
     def __init__(self, order: Order) -> None:
         models: Any = SleepingModels()
         self._worker = Worker(order, models)
-        # Helpers start while real models are loaded.
+        # Helper processes start while real models are loaded.
         loading = [
             self._worker._io.submit(FileWork.load, SourceRun("", (0, 0), "", {}, {})) for _ in range(order.helpers or 0)
         ]

@@ -69,7 +69,7 @@ def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
 
 
 def handing_out(folder: Path) -> Iterator[Comparison]:
-    """Measure the time of a pass with sleeping workers, compared with the sum of their sleep."""
+    """Measure how long each worker sleeps, relative to the time in which all workers process the sources."""
     for workers, least, what in ((2, 1 / OVERHEAD, "two workers"), (16, LINEAR, "sixteen workers")):
         ratios = []
         sources = SOURCES * workers // 2
@@ -95,7 +95,7 @@ class _Timed:
         self.seconds = 0.0
 
     def pool(self, order: Order) -> ProcessPool:
-        """Start the workers and wait until they answer. The time ends when they are closed."""
+        """Start the workers and wait until they are ready. The measured time ends when the pool is closed."""
         timed = self
 
         class Pool(ProcessPool):

@@ -56,8 +56,8 @@ RESUMED, RESUMES = 125_000, 10_000.0
 TIMES, TIMES_AIM = 2.0, 5.0
 """Minimum test cases per second relative to the reference, and the goal.
 
-Two cores of a CPU cannot reach the goal, since drawing alone takes two thirds of the time. It also depends on the
-processor: on one kind it was 3.0, on another 2.1 to 2.4, with equal code.
+Two cores of a CPU cannot reach the goal, since drawing alone takes two thirds of the time. The ratio also depends on
+the processor: with equal code it was 3.0 on one kind, and 2.1 to 2.4 on another.
 """
 OF_A_SOURCE = 5
 """Number of test cases of a source, as in the paper."""

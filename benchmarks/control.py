@@ -37,7 +37,7 @@ _MOVE = """
 
 
 def measure(chromium: str) -> list[Figure]:
-    """Return one figure for each threshold. Each value is requested once, so no picture exists before it is drawn."""
+    """Return one figure for each threshold. Each value is used only once, so no control image is drawn already."""
     file = io.BytesIO()
     # Noise on a coarse grid, enlarged: as smooth and rough as a photograph.
     Image.effect_noise((128, 128), 90).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(file, "PNG")

@@ -153,7 +153,7 @@ def in_lots(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
 
 
 def with_images(work: SourceWork) -> SourceWork:
-    """Return the work on a source, now with the images of its captions to draw."""
+    """Return the work on a source with the plan of the images to draw for its captions."""
     captions = work.store.values()["counterfactuals"].value
     images = generation.plan(captions, work.request.settings.generation, work.request.seed).images
     return replace(work, request=replace(work.request, stages=(), images=images))

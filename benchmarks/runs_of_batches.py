@@ -115,7 +115,7 @@ class _Watch:
         self._pool: Any = None
 
     def pool(self, order: Order) -> Any:
-        """Start the workers and wait until they answer. The time of the pass ends when they are closed."""
+        """Start the workers and wait until they are ready. The time of the pass ends when the pool is closed."""
         self._pool = pool = self._make(order)
         while len(pool.processes) < pool.workers:
             pool.wait(0.1)

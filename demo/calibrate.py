@@ -152,7 +152,7 @@ class Measured:
     """Measurements of the checks."""
 
     by_check: dict[str, tuple[list[float], list[float]]]
-    """Values of each check, for images without the defect that the check is about, and for images with it."""
+    """Values of each check: for images without the defect that it should find, and for images with that defect."""
     images: list[tuple[Truth, dict[str, float]]]
     """The truth of each generated image, with the value of each check."""
 
@@ -175,7 +175,7 @@ def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Ba
             for name, value in found.items()
             if name in ABOUT and getattr(truth, ABOUT[name])
         ]
-        if not costs:  # no check is about the defects that remain
+        if not costs:  # no check should find the defects that remain
             break
         _, name, line = min(costs)
         raised_bands[name] = raised_bands[name][0], round(line + 0.001, 3)

@@ -14,8 +14,8 @@ WALKERS = ("pavement is empty|nobody is on the pavement", "pedestrian", "pedestr
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts that a text states, in the words of `canonical`; "" or None for a fact that it does not state, or
-    states twice.
+    """The facts that a text states, in standard words (see `canonical`). A fact that is missing or ambiguous is "" or
+    None.
     """
 
     label: str
@@ -29,7 +29,7 @@ class Facts:
 
 
 def facts_of(text: str) -> Facts:
-    """Return the facts that a text states in the world's own words."""
+    """Return the facts that a text states in words of the drawn world."""
     label = _only(text, (*OBJECT_CLASSES, "road"))
     lowered = text.lower()
     if label == "road":

@@ -69,7 +69,7 @@ class JudgeNet(nn.Module):
         for step in self.down:
             levels.append(step(levels[-1]))
         deep = levels[-1]
-        # Rain and stars are thin: the average of the finest level keeps what the deep levels smooth away.
+        # Rain and stars are thin. The average of the finest level keeps such details, which deep levels smooth away.
         pooled = torch.cat([deep.mean((2, 3)), deep.amax((2, 3)), levels[0].mean((2, 3))], 1)
         logits = {name: head(pooled) for name, head in self.whole.items()}
         x = deep

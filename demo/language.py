@@ -55,7 +55,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "wooded": ("forested",),
     "bare": ("barren",),
 }
-"""Other names for words that describe a scene's look."""
+"""Synonyms of the words that describe a scene's look."""
 _CANONICAL = {name: word for word, names in OTHER_NAMES.items() for name in names}
 FORMS = 3
 NUMBER_WORDS = ("no", "one", "two", "three")
@@ -122,7 +122,7 @@ class WorldKeyword:
 
 
 def canonical(word: str) -> str:
-    """Return the standard word for any of its names in `OTHER_NAMES`; any other word as it is."""
+    """Return the standard word for a synonym in `OTHER_NAMES`. Return any other word unchanged."""
     return _CANONICAL.get(word, word)
 
 

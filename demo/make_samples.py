@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def skies() -> Image.Image:
-    """Return a picture with a column for each weather and time of day: the colours of its sky, from the top down."""
+    """Return a picture with the colours of the sky, from its top down, in a column for each weather and time of day."""
     low = random_scene(FIRST_SKY, "object", "mushroom")  # too low to cover the sky
     looks = (low.with_look(weather=weather, time=time) for weather in WEATHERS for time in TIMES)
     columns = [np.median(sky_of(Image.fromarray(render(look)[0])), axis=1) for look in looks]

@@ -33,7 +33,7 @@ class MaskChecker:
 
     def __init__(self, profile: Profile) -> None:
         settings = profile.checks.own_segmenter()
-        assert settings is not None  # the demo profile brings one
+        assert settings is not None  # the demo profile has one
         self._model, self._profile = ModelUnderTest(settings), profile
         self._before: tuple[bytes, Prediction] | None = None
         """Pixels and prediction of the last source. Images of one source come one after another."""

@@ -15,7 +15,7 @@ _LEAF: Colour = (62, 140, 62)
 
 
 class _Pen:
-    """Draws parts of the object in its own frame: (0, 0) is its middle, `size` the length of one unit."""
+    """Draws parts of an object in coordinates of the object: (0, 0) is its middle, and one unit has length `size`."""
 
     def __init__(self, canvas: Canvas, light: Light, middle: Point, size: float, mirrored: bool) -> None:
         self.canvas, self.light = canvas, light

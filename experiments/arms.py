@@ -270,7 +270,7 @@ def trained(arm: Arm, seed: int, size: Size, tests: Tests, folder: Path) -> dict
     looks = [
         cam.look(picture, [int(own)], mask) for (picture, mask), own in zip(tests.mixed, tests.targets, strict=False)
     ]
-    # A map without a positive value has no share on the subject.
+    # A map without a positive value counts as 0 on the subject.
     answers[ON_MAPS] = [look.figures.get(MASS, 0.0) for look in looks]
     return {"arm": arm.name, "seed": seed, "images": len(arm.examples), "right": answers}
 

@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make or remove the example and return the exit code: 0, 2 after an error, 130 if it was stopped."""
+    """Make or remove the example. Return the exit code: 0, or 2 after an error, or 130 if it was stopped."""
     parser = Parser(prog="python -m experiments.example", description=__doc__)
     add_workspace_option(parser)
     parser.add_argument("--remove", action="store_true", help="remove what the example made")

@@ -35,14 +35,14 @@ from pipeline.stages.reply_schema import as_lines, perturbation_schema
 from study.intervals import wilson
 
 FIRST_SEED = 6_000_000
-"""First seed of the scenes. Neither training nor the language model's own scores use these seeds."""
+"""First seed of the scenes. Neither training nor scoring of the language model uses these seeds."""
 COUNT = 100
 GROUPS = {"own": 1.0, "changed": 0.0}
 """Groups of captions: `own` has unchanged captions of the drawn world, `changed` has captions changed as people may
 change them. The value is the share of unchanged captions."""
 NO_SOURCE = Image.new("RGB", (8, 8))
 Perturber = Callable[[Example, int], str]
-"""Returns a caption for an example and a seed. "" if it gives none."""
+"""Function that returns an edited caption for an example and a seed, or "" if it finds none."""
 
 
 @dataclass(frozen=True)

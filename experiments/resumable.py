@@ -18,7 +18,7 @@ def measure_each(
     results: Path | None,
     key: tuple[str, ...] = ("number",),
 ) -> list[dict[str, Any]]:
-    """Measure each thing without a line in the file `results`, append a line for it, and return all lines of the file.
+    """Measure each thing without a line in the file `results`, append its line, and return all lines of the file.
 
     `key` names the fields of a line that form the thing's key in `things`. Without a file nothing is stored.
     """

@@ -40,7 +40,7 @@ IMAGES, BUDGET, ROUND = 22, 300, 10
 WRONG_WEAK, WRONG_OTHER, VALID = 0.5, 0.04, 0.85
 """Shares: of images that the model gets wrong in a weak cell and in another cell, and of valid images."""
 TOGETHER = 50
-"""Number of replays that a line of the results holds."""
+"""Number of replays in a line of the results."""
 REPLAYS, FIRST_SEED = 1_000, 10_000
 """Number of replays, and their first seed. Smaller seeds were used to choose the constants of the search."""
 

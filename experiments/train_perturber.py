@@ -141,7 +141,7 @@ def pieces_of(fields: Mapping[str, Any]) -> SentencePieceProcessor:
 
 
 def encoder(profile: Profile, base: Base) -> Any:
-    """Return a function from a pair to its tokens: the prompt as the studio sends it, then the reply, to be learnt."""
+    """Return a function that turns a pair into tokens: the studio's prompt, then the reply that is learnt."""
     section, prompt = profile.language, LANCE.prompts(profile.prompts)["perturbations"]
     template = Template(section.chat_template if isinstance(section, GgufLanguage) else "$prompt")
     pieces = base.pieces
@@ -295,7 +295,7 @@ def _write(file: Path, data: Mapping[str, Any]) -> None:
 
 
 def write_profile(profile: Profile, source: Path, base: Base, gguf: Path, file: Path) -> None:
-    """Write a copy of the profile file `source` whose language model is `gguf`. All else stays word for word."""
+    """Write a copy of the profile file `source` whose language model is `gguf`. The rest of the text is unchanged."""
     section = profile.language
     language: dict[str, Any] = {"kind": "llama-gguf", "path": str(gguf.resolve())}
     if isinstance(section, GgufLanguage):

@@ -49,7 +49,7 @@ def main() -> None:
     if options.go_on:
         finished = AutoencoderTiny.from_pretrained(folder, dtype=torch.float32)
         model.load_state_dict(finished.state_dict())
-        model.encoder.requires_grad_(False)  # the diffusion model has learnt these latents
+        model.encoder.requires_grad_(False)  # the diffusion model was trained on the latents of the present autoencoder
     model = model.to(device(), memory_format=torch.channels_last)
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(learning, lr=5e-4 if options.go_on else 1.5e-3, weight_decay=1e-4, betas=(0.9, 0.98))

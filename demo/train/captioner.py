@@ -1,7 +1,7 @@
 """Trains the embedded captioner: a small BLIP that writes `demo.language.caption` of a drawn scene.
 
-First the vision transformer learns to see (`demo.train.sight`); then the text decoder joins and learns to write. Saved
-in the format of a transformers BLIP with its processor, so that the loading code of the real one loads it.
+First the vision transformer learns to see (`demo.train.sight`). Then the text decoder joins and learns to write. The
+result is saved in the format of a transformers BLIP with its processor, and is loaded like the real captioner.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def main() -> None:
     others = [p for name, p in model.named_parameters() if not name.startswith("vision_model.")]
     others += lessons.parameters()
     parameters = [*eyes, *others]
-    # A trained vision transformer must not lose what it has learnt, and needs no lessons.
+    # A trained vision transformer must not lose its training, and needs no additional tasks.
     groups = [{"params": eyes, "lr": 2e-4 if taught else 8e-4}, {"params": others, "lr": 1e-3}]
     optimizer = torch.optim.AdamW(groups, weight_decay=0.02, betas=(0.9, 0.98))
     run = Run("clip", options, optimizer, model=model, lessons=lessons)
@@ -157,7 +157,7 @@ def main() -> None:
         described = list(zip(batch.scenes, wordings, strict=True))
         texts = [rng.choice((caption(scene, how), rng.choice(short_texts(scene, how)))) for scene, how in described]
         texts += [near_miss(scene, how, rng) for scene, how in described]
-        # A text that is true of a picture is true in the wording of another picture too.
+        # A text in the wording of another picture may also be true of this one.
         known = [
             {t for how in wordings for t in (caption(scene, how), *short_texts(scene, how))} for scene in batch.scenes
         ]

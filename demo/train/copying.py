@@ -47,7 +47,7 @@ def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
     embeddings[:, 0] = SPREAD * CONSTANT
     embeddings[:, tokens:] = 0
     for layer in model.model.layers:
-        # a layer's output starts at zero, so that it cannot drown these weights
+        # the output of a layer starts at zero, so that it does not hide these weights
         layer.self_attn.o_proj.weight.zero_()
         layer.mlp.down_proj.weight.zero_()
 
@@ -84,11 +84,11 @@ def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
         chosen = torch.arange(head)[number % 2 :: 2]
         for i, (dim, row) in enumerate(zip(slow, chosen, strict=True)):
             if number < 2 or i % 2:
-                # the current token, against the one before each
+                # compares the current token with the token before each position
                 second.q_proj.weight[rows[dim], token] = MATCH_SHARPNESS * seen[row]
                 second.k_proj.weight[rows[dim], tokens + row] = MATCH_SHARPNESS
             else:
-                # the token before, against the one two before each
+                # compares the token before with the token two before each position
                 second.q_proj.weight[rows[dim], tokens + row] = MATCH_SHARPNESS
                 second.k_proj.weight[rows[dim], tokens + head + row] = MATCH_SHARPNESS
         part = copied[number * head : (number + 1) * head]

@@ -357,7 +357,7 @@ def edit_type_of(old: str, new: str) -> EditType | None:
 
 
 def _kinds_of(words: str) -> dict[str, str]:
-    """Return the drawn world's values that equal these words or end with them, by the first letter of their slots."""
+    """Return the values of the drawn world that are or end with these words, by the first letter of their slots."""
     return {
         kind: value
         for kind, choices in CHOICES.items()

@@ -56,9 +56,9 @@ EXTRA_WEIGHT = {
     "road": {"vehicle": 2.5, "pedestrian": 8.0, "lane marking": 8.0, "pavement": 1.5},
     "object": {"object": 2.0, "vegetation": 5.0},
 }
-"""Additional weight of a pixel in the loss, by family of scenes and class. Every pixel has a weight of 1 besides.
-Pedestrians and lane markings are two to five pixels wide, and a quarter of that in the latents. The vegetation behind
-an object is hills in haze, whose colours lie four times closer together than those of cars."""
+"""Weight of a pixel in the loss in addition to 1, by family of scenes and class. Pedestrians and lane markings are two
+to five pixels wide, and a quarter of that in the latents. The vegetation behind an object is hills in haze, whose
+colours are four times more similar than those of cars."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
 """Number of pixels from which a car or a person has the plain extra weight. Smaller ones get up to `MOST` times as
 much, so that each counts equally. Otherwise the colour of the farthest of three cars would hardly be learnt."""
@@ -238,7 +238,7 @@ def load_finished(out: Path, models: torch.nn.ModuleList, tokenizer: CLIPTokeniz
 def save(
     out: Path, text: CLIPTextModel, unet: UNet2DConditionModel, controlnet: ControlNetModel, tokenizer: CLIPTokenizer
 ) -> None:
-    """Write the pipeline in the diffusers layout and the ControlNet beside it, fp16 safetensors."""
+    """Write the pipeline in the diffusers layout, and the ControlNet in a folder beside it, as fp16 safetensors."""
     vae = AutoencoderTiny.from_pretrained(out / "stable-diffusion" / "vae")
     pipe = StableDiffusionControlNetPipeline(
         vae=vae,

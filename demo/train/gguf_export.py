@@ -1,6 +1,6 @@
 """Writes a LlamaForCausalLM and its sentencepiece BPE model as one GGUF file in fp16, as llama.cpp reads it.
 
-Independent of the model's training.
+This works for any such model.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Lessons(nn.Module):
         for name, shares in self._patch_shares(batch).items():
             shares = shares.to(states.device)
             logits = self.patches[name](states[:, 1:])
-            if name == "semantic":  # the few patches with a pedestrian must not drown among the others
+            if name == "semantic":  # the few patches with a pedestrian must not be outweighed by the others
                 weight = 1 + 5.0 * (shares[..., _PEDESTRIAN] > 0.02)
             else:
                 weight = 0.3 + 4 * (1 - shares[..., -1])
@@ -112,7 +112,7 @@ class Lessons(nn.Module):
         for (name, logits), targets in zip(zip(WHOLE, logits_of_questions, strict=True), answers.T, strict=True):
             known = targets != _UNASKED
             if known.any():
-                # Divided by the batch's size, so that a question on few pictures does not outweigh the others.
+                # Divided by the size of the batch, so that questions asked about few pictures have less weight.
                 missed = functional.cross_entropy(logits, targets, reduction="sum") / len(targets)
                 loss = loss + 0.4 * _WEIGHTS.get(name, 1.0) * missed
                 figures[name] = float((logits.argmax(-1) == targets)[known].float().mean())

@@ -1,6 +1,6 @@
 """Trains the segmenter of the drawn world, which finds objects by a phrase: `make train-subjects`.
 
-The network predicts one of `WORDS` for each pixel. A phrase is a set of words, so it needs no training of its own.
+The network predicts one of `WORDS` for each pixel. A phrase is a set of these words, so phrases need no training.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def example(rng: random.Random) -> Example:
 
 
 def drawn(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Return the picture and the indices into `WORDS` of its pixels."""
+    """Return the picture of a scene, and for each pixel the index into `WORDS`."""
     picture, mask = render(scene)
     names = [*SEMANTIC_CLASSES]
     names[names.index("object")] = scene.label or "bird"  # a road has no object
@@ -122,7 +122,7 @@ def _moved(picture: np.ndarray, words: np.ndarray, rng: random.Random) -> tuple[
 
 
 def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return pictures in -1..1 (BATCH, 3, 128, 128), half of them with the defects of `soften`, and words int64."""
+    """Return pictures in -1..1 (BATCH, 3, 128, 128), half with the defects of `soften`, and word indices, int64."""
     examples = [example(rng) for _ in range(BATCH)]
     images, pasted = (
         torch.from_numpy(np.stack(parts)).permute(0, 3, 1, 2).float() / 127.5 - 1

@@ -74,7 +74,7 @@ def _scenes_with_every_word() -> list[Scene]:
     scenes = []
     for row in looks:
         weather, time, colour, *rest = (word or first for word, first in zip(row, firsts, strict=True))
-        for air in (weather, "sunny"):  # under snow, captions do not name the ground
+        for air in (weather, "sunny"):  # captions of snowy scenes do not name the ground
             ground, trees, walls, water, hills = rest
             look = Look(air, time, (colour,), ground, trees, walls, water, hills)
             scenes += [Scene("object", 0, look, label=label) for label in OBJECT_CLASSES]

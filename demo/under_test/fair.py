@@ -44,7 +44,7 @@ class FairScenes:
                     self._rows.setdefault(scene.label or "road", []).append((index, other))
 
     def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor, list[str]]:
-        """Return a batch in which all classes are equally likely: images in -1..1 (count, 3, 128, 128), with$
+        """Return a batch in which all classes are equally likely: images in -1..1 (count, 3, 128, 128), with
         the defects of `soften`, half of them mirrored; masks, int64 (count, 128, 128); and the class of each image.
         """
         labels = [self._rng.choice(list(self._rows)) for _ in range(count)]

@@ -30,7 +30,7 @@ from evaluation.adapters.small_unet import SmallUNet
 
 ARCHITECTURE = "small-unet"
 _RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.0])
-"""Weight of each class in the loss: without it, thin objects would be taken for their background."""
+"""Weight of each class in the loss. Without weights, thin objects would be taken for their background."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Measures how often intervals of retraining's gains hold the truth, in worlds whose seeds and sources differ. Pure."""
+"""Measures how often intervals of the gain from retraining contain the truth, if seeds and sources differ. Pure."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Measures how often the intervals of `validity_effect` hold the truth, in worlds like those of users. Pure.
+"""Measures how often the intervals of `validity_effect` contain the truth, in worlds like real studies. Pure.
 
 Every world has sources with unequal numbers of test cases, more of them where the model is seldom wrong, and a
 correlation within sources of 0.3 in wrong answers and in validity. Each repetition draws new sources, images, sample
 and votes.
 
-The intervals of two kinds of studies hold the truth in more than 98 % of the repetitions. A study of accepted images
+The intervals of two kinds of studies contain the truth in more than 98 % of the repetitions. A study of accepted images
 alone gives bounds that allow for any validity of the other images. In a study of ten images about three are wrong, so
 there are only a few possible outcomes and intervals.
 """

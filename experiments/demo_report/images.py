@@ -33,7 +33,7 @@ THINGS = ("vehicle", "pedestrian", "object")
 SMALLEST = 12
 """Minimum number of pixels of a patch that counts as an object. Smaller ones are often errors of the judges."""
 FOUND = 0.25
-"""Minimum share of an object's pixels read as its class. Below it, the object is lost."""
+"""Minimum share of an object's pixels that the judges read as its class. Below it, the object counts as lost."""
 
 
 class Overlap:

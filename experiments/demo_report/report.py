@@ -158,7 +158,7 @@ def walk_rows(
 
 
 def caption_rows(walks: list[Walk]) -> list[Row]:
-    """Measure how often the captions state the facts of their scenes."""
+    """Measure how often the captions state the right facts about their scenes."""
     pairs = [(walk.facts, facts_of_scene(walk.scene)) for walk in walks]
     roads = [(stated, shown) for stated, shown in pairs if shown.label == "road"]
     colours = [
@@ -227,7 +227,7 @@ def image_rows(walks: list[Walk], driver: Driver, sheet: Path | None) -> list[Ro
 
 
 def document(measured: Measured, seconds: float, sheet: str) -> str:
-    """Return the report as Markdown. `sheet` is the name of its picture."""
+    """Return the report as Markdown. `seconds` is the time that it took, and `sheet` the file name of its picture."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     failed = measured.missed()
     result = "Every floor is reached." if not failed else "**Not reached:** " + "; ".join(failed) + "."

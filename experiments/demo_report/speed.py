@@ -29,7 +29,7 @@ FLOOR_SECONDS, FLOOR_GB = 20.0, 3.0
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process and of those that it started, such as the language model's."""
+    """Return the processor seconds of this process and its child processes, such as the language model's."""
     me = psutil.Process()
     return sum(sum(one.cpu_times()[:2]) for one in (me, *me.children(recursive=True)))
 

@@ -136,8 +136,8 @@ def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_capti
 
 
 def table(lines: Sequence[dict[str, Any]], ways: Sequence[str]) -> str:
-    """Return a table of the ways of drawing and the edit types. Each source has the same weight. Cells also compare
-    with the first way.
+    """Return a table with the figures of each way of drawing by edit type, and their difference from the first way.
+    Each source has the same weight.
     """
     text = ["| edit type | n | figure | " + " | ".join(ways) + " |", "|---" * (3 + len(ways)) + "|"]
     for kind in (None, *PLANNED):

@@ -152,7 +152,7 @@ class ListeningModels:
         return self._models.detector(kind)
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the real model's continuation, and record it."""
+        """Return the language model's reply to a prompt, and record it."""
         reply = self._models.language.complete(request, settings)
         self.replies.append(reply)
         return reply
@@ -196,8 +196,8 @@ def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
 
 
 def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
-    """Return an edit of the type whose turn it is, or of the next type that this scene can show. None if it can show
-    none.
+    """Return an edit of the walk's type, or else of the next type that this scene can show. None if there is no such
+    edit.
     """
     for turn in range(len(PLANNED)):
         edits = _edits(walk, alternatives, PLANNED[(walk.number + turn) % len(PLANNED)])

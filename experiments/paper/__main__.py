@@ -90,7 +90,7 @@ class Work:
 
 
 def results(work: Work, size: Size) -> tuple[Results, dict[Family, Read]]:
-    """Compute all results. Return them with the predictions and judgements of the images, by family."""
+    """Compute all results. Also return, by family, the predictions and judgements of the images."""
     data = {family: work.folder / "data" / family for family in FAMILIES}
 
     def made_of(family: Family) -> tuple[making.Made, ...]:

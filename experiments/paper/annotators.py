@@ -43,9 +43,9 @@ class Votes:
     """Outcome of the votes on some images."""
 
     votes_for: NDArray[np.int64]
-    """Number of votes for "valid" on each image."""
+    """Number of votes that call the image valid, for each image."""
     votes: NDArray[np.int64]
-    """Number of votes for each image. 0 if it had no consensus and was discarded."""
+    """Number of all votes on each image. 0 if the image had no consensus and was discarded."""
     ballots: Ballots | None
     """Each vote with the index of its image, and answers to control items. None for annotators who never err."""
 
@@ -56,7 +56,7 @@ class Votes:
 
     @property
     def valid(self) -> NDArray[np.bool_]:
-        """True for images with the consensus that they are valid."""
+        """True for images that are valid by consensus."""
         return self.known & (2 * self.votes_for > self.votes)
 
 

@@ -83,7 +83,7 @@ def _named(rows: Sequence[SensitivityRow], names: Sequence[str]) -> Figure:
 
 
 def thing(word: str, label: str) -> str:
-    """Return the name of a class together with a word, as tables write it."""
+    """Return a word and a class as tables name them together, such as "red bird"."""
     return f"{word} {label}".strip()
 
 
@@ -158,7 +158,7 @@ def right_pixels(pixels: Pixels) -> Floats:
 
 
 def _of_controls(found: Read, values: Floats) -> Floats:
-    """Return for each case the value of its source's reconstruction. NaN without one."""
+    """Return for each case the value of its source's reconstruction, or NaN if there is no reconstruction."""
     of_source = np.full(len(found.sources), np.nan)
     of_source[found.of_control] = values
     return of_source[found.of_case]

@@ -1,4 +1,4 @@
-"""The pictures of the report: figures with their intervals as dots with bars, and some test cases to look at."""
+"""Draws the pictures of the report: charts of figures with their intervals, and sheets of some test cases."""
 
 from __future__ import annotations
 

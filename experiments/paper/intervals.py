@@ -1,4 +1,4 @@
-"""Intervals of figures for which the evaluation has none of its own."""
+"""Intervals for figures that the package `evaluation` does not compute."""
 
 from __future__ import annotations
 

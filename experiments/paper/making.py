@@ -33,7 +33,7 @@ ALTERNATIVES = 5
 """Number of alternatives per keyword. Even edits of only weather and time of day then give more test cases than the
 largest quota needs."""
 CHOICES = 12
-"""Number of captions written per source. The test cases are drawn among them so that edit types are even."""
+"""Number of captions written per source. Test cases are made of some of them, chosen so that edit types are even."""
 _PLAN = """
 name = "The paper's questions: {family}, {what}"
 [data]
@@ -90,7 +90,7 @@ def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ..
             progress = _Progress(service.status(number).batch.name)
             outcome = Engine(workspace, number, order, partial(_pool, size.workers), tell=progress.tell).run()
             if outcome != "done":
-                raise UserError(f"The batch “{service.status(number).batch.name}” was stopped: start again to go on.")
+                raise UserError(f"The batch “{service.status(number).batch.name}” was stopped: run it again to resume.")
             images += _made(workspace, number, recipe_of(quota))
     return tuple(images)
 

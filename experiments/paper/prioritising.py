@@ -1,4 +1,4 @@
-"""Orders of review for test cases, compared by how soon they show the planted weak cells of the classifier.
+"""Compares orders of review for test cases by how soon they show the weak cells of the classifier.
 
 A cell is a class under a condition that was left out of training, or in a colour. A cell is weak by the classifier's
 errors on unedited scenes of the renderer.
@@ -46,7 +46,7 @@ class Found:
     order: str
     apfd: float | None
     images: Mapping[float, int]
-    """Number of images that each share of all images stands for."""
+    """Number of images by their share of all images."""
     cells: Mapping[float, Floats]
     """By the share of images seen: 1 for each weak cell that is found, otherwise 0. Random orders have means."""
 
@@ -82,7 +82,7 @@ class Prioritising:
 
 
 def weak_cells(weights: Path, renders: int) -> dict[Cell, Kind]:
-    """Return the cells in which the classifier errs on at least `WEAK` of the renderer's own scenes."""
+    """Return each cell in which the classifier errs on at least the share `WEAK` of unedited scenes, and its origin."""
     model = ModelUnderTest(UnderTestSettings(source="file", file=str(weights)))
     weak = dict[Cell, Kind]()
     for label in OBJECT_CLASSES:

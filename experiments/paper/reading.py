@@ -93,7 +93,7 @@ class Read:
 
     @property
     def alternatives(self) -> tuple[str, ...]:
-        """The word that each case's edit brings in, as `canonical` writes it."""
+        """The new word of each case's edit, in its standard form by `canonical`."""
         return tuple(canonical(one.counterfactual.edits[0].alternative) for one in self.cases)
 
     @property
@@ -137,7 +137,7 @@ class Judged:
 
 
 def slots_of(scene: Scene, caption: str, edit: Edit) -> list[tuple[str, str]] | None:
-    """Return the slots of a scene that an edit changes, with their new words. None if the world has no such edit."""
+    """Return the parts of a scene that an edit changes, with their new words. None if the world has no such edit."""
     words = _WORDS.get(edit.edit_type, ())
     if canonical(edit.keyword) not in words or canonical(edit.alternative) not in words:
         return None

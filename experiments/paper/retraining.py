@@ -74,7 +74,7 @@ class Retraining:
     shared: tuple[Shared, ...]
     """Images that occur in two splits. There must be none."""
     alike: int
-    """Number of images left out because they look like one used for measuring or tuning."""
+    """Number of images left out of training or tuning, because they look like an image of a later split."""
     seeds: int
     recipe: TrainingRecipe
 

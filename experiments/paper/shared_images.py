@@ -30,7 +30,7 @@ class Shared:
     other: Pictured
     sides: tuple[Side, Side]
     bits: int | None
-    """Number of differing bits of their perceptual hashes, mirrored or not. None if they are the same file."""
+    """Number of bits that differ between the perceptual hashes, mirrored or not. None if both are the same file."""
 
 
 def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Shared]:

@@ -83,7 +83,7 @@ class Validity:
     """Faults of the broken images, and how often each occurs."""
     study: StudyResult
     effect: ValidityEffect | None
-    """Error rate of a classifier as one study estimates it."""
+    """The classifier's error rate as one study estimates it. None for a segmenter."""
     truths: Mapping[str, float]
     """The figures of `effect` if all images were judged without error, by name."""
     coverage: tuple[Coverage, ...]

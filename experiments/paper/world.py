@@ -51,14 +51,14 @@ LEFT_OUT_TYPES = ("weather", "time of day")
 
 @dataclass(frozen=True)
 class TaughtWrong:
-    """A class with a certain look that the training labels as another class."""
+    """A class in a certain look that training data label as another class."""
 
     label: str
     word: str
     """Colour of an object, material of buildings, or look of trees."""
     taught: str
     share: float
-    """Share of the scenes with this look whose label is taught wrongly, 0 to 1."""
+    """Share of the training scenes with this look that are labelled wrongly, 0 to 1."""
 
     def shown_by(self, scene: Scene) -> bool:
         """Return True if the scene has this look."""
@@ -90,7 +90,7 @@ and a segmenter learns wrong masks for them."""
 
 @dataclass(frozen=True)
 class Quota:
-    """Maximum number of test cases made from a source, and their edit types."""
+    """Maximum number of test cases of a source, and the edit types that they may have."""
 
     captions: int
     types: tuple[str, ...]
