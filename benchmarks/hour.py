@@ -65,7 +65,7 @@ class Sample:
 
 @dataclass
 class Use:
-    """Counts of what the simulated people did, and the failures that they met."""
+    """Numbers of acts of the simulated people by name, and the failures that they met."""
 
     over: threading.Event = field(default_factory=threading.Event)
     done: Counter[str] = field(default_factory=Counter)

@@ -132,7 +132,7 @@ def measure(
     ]
 
 
-# The ways
+# Ways to process the sources
 
 
 def one_by_one(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
@@ -185,7 +185,7 @@ def forget(driver: Driver) -> None:
     cast(StableDiffusion, driver.models.generator)._texts._kept.clear()
 
 
-# Where the time goes
+# Time of each part of the work
 
 
 @contextmanager

@@ -221,7 +221,7 @@ def stock_pipeline(profile: Profile) -> Any:
     return pipe
 
 
-# Ours
+# The studio's way
 
 
 def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folder: Path, spent: Spent) -> FolderStore:
@@ -329,7 +329,7 @@ def _told(spent: Sequence[Spent]) -> str:
     return f"{1000 * each:.0f} ms each ({1000 * cpu:.0f} ms of processors; {parts})"
 
 
-# What a batch is worth
+# Gain of a batch
 
 
 def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int, many: int) -> list[Comparison]:
@@ -393,7 +393,7 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
     ]
 
 
-# What a second run costs
+# Cost of a second run
 
 
 def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list[Comparison]:

@@ -35,8 +35,8 @@ PLANNED = 20_000.0
 TIMES = 3
 EVERYTHING = Subject(None, ImageFilter())
 ALIKE_SCENES, FRAMES = 0.5, 0.02
-"""Weight of what all pictures have in common (a bright sky, a dark street), and share of sources that are almost equal
-to the source before, like frames of a film."""
+"""Weight of the properties that all pictures have in common (a bright sky, a dark street), and share of sources that
+are almost equal to the source before, like frames of a film."""
 T = TypeVar("T")
 
 

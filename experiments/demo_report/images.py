@@ -69,7 +69,7 @@ class ImageFindings:
     other_colours: list[bool] = field(default_factory=list)
     """True for each unedited object that kept its colour."""
     third_car: list[bool] = field(default_factory=list)
-    """Those entries of `other_colours` that are about the farthest of three cars."""
+    """The entries of `other_colours` that are about the farthest of three cars."""
     whole: list[bool] = field(default_factory=list)
     """True for each image in which nothing is lost or added, compared with the judges' mask of the ideal image."""
     as_drawn: list[bool] = field(default_factory=list)

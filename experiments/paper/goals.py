@@ -39,7 +39,7 @@ class Rule(BaseModel):
     question: str
     goal: str
     models: Annotated[tuple[str, ...], Field(strict=False)] = ("",)
-    """Names of the models, each of which has to reach the goal."""
+    """Names of the models. Each of these models has to reach the goal."""
     figure: str
     unit: Unit = "share"
     at_least: float | None = None
