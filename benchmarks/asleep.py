@@ -76,7 +76,7 @@ class Sleeper:
         _drawing()
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do the pieces of work in a lot, like `Worker.do`."""
+        """Do all pieces of work of a lot, and return their results, like `Worker.do`."""
         if lot.stage != "language":
             return self._worker.do(lot)
         return tuple(Done(piece.id, values={"counterfactuals": WRITTEN}) for piece in lot.pieces)
@@ -114,7 +114,7 @@ class SleepingCaptioner:
 
 
 class SleepingGenerator:
-    """Returns drawn scenes with grain, which are as hard to encode as photographs."""
+    """Returns drawn scenes with added grain, which makes them as hard to encode as photographs."""
 
     name = "asleep"
 

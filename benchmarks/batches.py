@@ -148,7 +148,7 @@ def _planned(workspace: Workspace, number: int, size: int) -> None:
 
 
 def main() -> int:
-    """Return the exit code: 1 if a bound was missed."""
+    """Measure, print the tables, and return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.batches", description="Measures whole data sets.")
     parser.parse_args()
     return reported(measure(), f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")

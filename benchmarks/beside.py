@@ -129,7 +129,7 @@ class Timed:
         drawing._draw = self._timed(drawing._draw)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do the pieces of work in a lot, like `Worker.do`."""
+        """Do all pieces of work of a lot, and return their results, like `Worker.do`."""
         before = self._seconds
         done = self._worker.do(lot)
         each = (self._seconds - before) / len(lot.pieces)
@@ -226,7 +226,7 @@ class Ready:
             getattr(models, name)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do the pieces of work in a lot, like `Worker.do`."""
+        """Do all pieces of work of a lot, and return their results, like `Worker.do`."""
         return self._worker.do(lot)
 
 
@@ -305,7 +305,7 @@ PARTS: Mapping[str, Callable[[Sizes], Iterator[Figure | Comparison]]] = {
 
 
 def main() -> int:
-    """Return the exit code: 1 if a bound was missed."""
+    """Measure, print the tables, and return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.beside", description="Whole data sets, beside models.")
     parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be given several times")
     base = Sizes()

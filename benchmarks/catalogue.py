@@ -67,7 +67,7 @@ WORDS = 5_000
 ALTERNATIVES = 300
 """Number of alternatives of each edit type."""
 BATCHES = 20
-"""Number of batches, to which all runs but the first belong in turns."""
+"""Number of batches. All runs except the first are distributed evenly among them."""
 AT_ONCE = 1_000
 """Number of images of one decision."""
 _LIMIT = 50
@@ -187,7 +187,7 @@ def key_at(catalogue: Catalogue, order: Order, place: int) -> PageKey:
 
 
 def totals(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure the counts beside the gallery."""
+    """Measure the counts that the gallery shows beside the images."""
     fate, catalogue, name = random.Random(4), workspace.catalogue, f", {size:,} test cases"
 
     def wanted() -> ImageFilter:
@@ -516,7 +516,7 @@ def _fill_batches(db: sqlite_utils.Database) -> None:
 
 
 def main() -> int:
-    """Return the exit code: 1 if a bound was missed."""
+    """Measure, print the tables, and return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.catalogue", description="Measures the catalogue.")
     parser.add_argument("--large", action="store_true", help="a million test cases as well (minutes)")
     options = parser.parse_args()

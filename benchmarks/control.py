@@ -1,4 +1,4 @@
-"""Time to redraw the control image when a threshold moves, at 1024 pixels, in headless Chromium."""
+"""Time to redraw the control image after a threshold slider moves, at 1024 pixels, in headless Chromium."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def _resident(pid: int) -> float:
 
 
 def main() -> int:
-    """Return the exit code: 1 if a bound was missed."""
+    """Measure, print the tables, and return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gallery", description="Measures the gallery.")
     parser.add_argument("--large", action="store_true", help="a million test cases as well (minutes)")
     options = parser.parse_args()

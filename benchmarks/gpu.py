@@ -79,7 +79,7 @@ class Machine:
 
     name: str
     operations: float
-    """Operations of matrix products per second."""
+    """Operations per second in matrix products."""
     copied: float
     """Bytes read and written per second by a copy."""
 

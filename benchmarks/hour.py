@@ -90,7 +90,7 @@ class Use:
 
 
 def measure(chromium: str, minutes: float = MINUTES, example: Path | None = None) -> list[Comparison]:
-    """Return the figures of one server. `example` is a workspace that already holds the example."""
+    """Measure one server and return the figures. `example` is a workspace with the example, or None to make one."""
     with tempfile.TemporaryDirectory() as place, ExitStack() as ends:
         folder = Path(place)
         workspace = folder / "workspace"
@@ -229,7 +229,7 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 def main() -> int:
-    """Return the exit code: 1 if a bound was missed."""
+    """Measure, print the tables, and return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hour", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=MINUTES, help=f"of use ({MINUTES:.0f})")
     parser.add_argument("--example", type=Path, help="a workspace with the example; it is copied, not made again")

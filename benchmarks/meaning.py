@@ -125,7 +125,7 @@ def places(workspace: Workspace, meaning: Meaning, size: int) -> list[Figure]:
 
 
 def main() -> int:
-    """Return the exit code: 1 if a bound was missed."""
+    """Measure, print the tables, and return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.meaning", description="Measures search by meaning.")
     parser.add_argument("--large", action="store_true", help="a million images as well")
     options = parser.parse_args()

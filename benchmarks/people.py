@@ -145,7 +145,7 @@ def curator(site: Site) -> Iterator[str]:
 
 
 def _archive() -> bytes:
-    """Return a zip of new pictures in the folder of a class."""
+    """Return a zip file with new pictures in a folder that is named after a class."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for number in range(IMPORTED):

@@ -123,7 +123,7 @@ def _timed(act: Callable[[], T]) -> tuple[float, T]:
 
 
 def main(sizes: Sequence[int] = (SIZE,)) -> int:
-    """Return the exit code: 1 if a bound was missed."""
+    """Measure, print the tables, and return the exit code: 1 if a bound was missed."""
     figures = [figure for size in sizes for figure in measure(size)]
     return reported(figures, f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
 

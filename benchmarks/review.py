@@ -115,7 +115,7 @@ def _decide_all(page: Page, server: ServerProcess, number: int) -> tuple[dict[in
 
 
 def main() -> int:
-    """Return the exit code: 1 if a bound was missed."""
+    """Measure, print the tables, and return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.review", description="Measures a review by keys.")
     parser.add_argument("--images", type=int, default=IMAGES, help=f"how many are decided ({IMAGES})")
     options = parser.parse_args()

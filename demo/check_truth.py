@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from demo.judges import Judges
 
 THINGS = ("vehicle", "pedestrian")
-"""Classes whose single objects are checked."""
+"""Classes of which each object is checked separately."""
 SURROUNDINGS = ("building", "vegetation")
 """Classes beside the road that are not protected."""
 SMALLEST, LARGE = 20, 164
@@ -74,7 +74,7 @@ The report's first table counts it as an edit that does not show."""
 
 
 def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
-    """Return the scene after its edits: pairs of the slot of a `WorldKeyword` and its alternative."""
+    """Return the scene after `edits`: pairs of the part of the scene (`WorldKeyword.slot`) and its new word."""
     for slot, alternative in edits:
         if slot == "time":
             scene = scene.with_look(time=next(time for time, phrase in TIME_PHRASES.items() if phrase == alternative))
@@ -95,7 +95,7 @@ def slots_of(keywords: Iterable[WorldKeyword], keyword: str) -> tuple[str, ...]:
 
 
 def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, judges: Judges) -> Truth:
-    """Return the truth of an image, uint8 (128, 128, 3), made from a scene. `edited_scene` explains `edits`."""
+    """Return the true defects of an image, uint8 (128, 128, 3), of an edited scene. `edited_scene` explains `edits`."""
     edits = tuple(edits)
     goal = edited_scene(scene, edits)
     ideal, mask = render(goal)

@@ -9,7 +9,7 @@ from demo.language import CARS_TOLD, NUMBER_WORDS, OTHER_NAMES, TIME_PHRASES, ca
 from demo.scene import COLOURS, OBJECT_CLASSES, WEATHERS, Scene
 
 WALKERS = ("pavement is empty|nobody is on the pavement", "pedestrian", "pedestrians")
-"""Patterns of texts with no, one and two pedestrians."""
+"""Patterns that find captions with no pedestrian, one, and two."""
 
 
 @dataclass(frozen=True)

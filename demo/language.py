@@ -91,7 +91,7 @@ PEDESTRIAN_SENTENCES = (
     ("The pavement is empty.", "A pedestrian walks on the pavement.", "Two pedestrians walk on the pavement."),
     ("Nobody is on the pavement.", "One pedestrian is on the pavement.", "Two pedestrians are on the pavement."),
 )
-"""Sentences by form and number of pedestrians."""
+"""Sentences on pedestrians, by form of the caption and number of pedestrians."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def water_sentence(weather: str, water: str) -> str:
 
 
 def article(word: str) -> str:
-    """Return the article of a word: "A" or "An"."""
+    """Return the article for a word at the start of a sentence: "A" or "An"."""
     return "An" if word[:1] in "aeiou" else "A"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 WEATHERS = ("sunny", "cloudy", "rainy", "snowy", "foggy", "stormy", "hazy")
 TIMES = ("dawn", "day", "sunset", "dusk", "night")
 FAIR_WEATHERS, FAIR_TIMES = ("sunny", "cloudy"), ("day",)
-"""Conditions that the models under test learn from."""
+"""Weathers and times of day of fair days, from which the models under test learn."""
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "white", "pink", "brown", "black", "turquoise")
 GROUNDS = ("grassy", "sandy", "rocky", "muddy", "flowery")
 TREES = ("leafy", "golden", "russet", "blossoming", "withered")

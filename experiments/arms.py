@@ -58,7 +58,7 @@ from pipeline.request import MemoryStore, Request
 
 GOALS = Path(__file__).with_name("arms.toml")
 SOURCES, TUNING, TESTS, PLACES = 2_800_000, 2_830_000, 2_840_000, 2_860_000
-"""First seeds of scenes, by use. No other training, measurement or choice uses these scenes."""
+"""First seeds of the scenes for each use. No other training, measurement or choice uses these scenes."""
 PLAIN, RANDAUGMENT, AUGMIX, MIXED = "plain", "RandAugment", "AugMix", "mixed"
 RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "dillema": {"counterfactuals": {"captions": 10}, "alternatives": {"per_keyword": 5}},
@@ -73,7 +73,7 @@ FINE = 4
 edge looks like the renderer's own."""
 SUBJECT = SEMANTIC_CLASSES.index("object")
 BASELINES = (PLAIN, RANDAUGMENT, "DILLEMA 10x", "LANCE 10x", "AGA 1x")
-"""Arms that others are compared with."""
+"""Names of the arms that all other arms are compared with."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ SMALL = Size(sources=4, tune=4, tests=6, maps=2, multiples=(1, 2), updates=4, ba
 
 
 def source(number: int) -> Scene:
-    """Return the source scene with this number, a fair day."""
+    """Return the source scene with this number. It shows a fair day."""
     return fair_scene(SOURCES + number, "object", number)
 
 
@@ -223,7 +223,7 @@ class Tests:
     mixed: Sequence[tuple[Image.Image, Image.Image]]
     """Pictures with mixed backgrounds and their masks, for Grad-CAM maps."""
     tuning: tuple[Any, NDArray[np.int64]]
-    """Held-out fair days, and their classes."""
+    """Pictures of held-out fair days, and their classes."""
 
 
 def tests_of(size: Size) -> Tests:
@@ -353,8 +353,8 @@ def cost_of(folder: Path) -> str:
 
 
 def run(size: Size, work: Path) -> tuple[str, list[Goal]]:
-    """Make, train and measure. Return the report and the goals. Raises UserError if the folder has a run of another
-    size.
+    """Make all images, train and measure all networks, and return the report and the goals. Raises UserError if the
+    folder has a run of another size.
     """
     work.mkdir(parents=True, exist_ok=True)
     about, plain = work / "about.json", {"size": asdict(size) | {"multiples": list(size.multiples)}}

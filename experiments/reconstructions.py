@@ -68,7 +68,7 @@ def measured(
 
 
 def report(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures as Markdown."""
+    """Return a Markdown report on the accuracies and their differences."""
     text = [
         f"Goal: within {100 * WITHIN:g} points of originals. Intervals are 95 % over sources, differences are paired. "
         "“Shown” means that the whole interval lies within the goal, “met” that the figure does.",

@@ -47,7 +47,7 @@ REPLAYS, FIRST_SEED = 1_000, 10_000
 
 @dataclass(frozen=True)
 class World:
-    """The cells of the drawn world."""
+    """The cells (a label and an alternative each) of the drawn world."""
 
     cells: Cells
     names: tuple[tuple[str, str, str], ...]
@@ -71,7 +71,7 @@ PLANTINGS = ("14 single cells", "2 alternatives, all labels", "1 label, all edit
 
 @cache
 def world() -> World:
-    """Return the world of all labels and alternatives."""
+    """Return all cells: each label with each alternative."""
     alternatives = [(kind, name) for kind, names in EDITS.items() for name in names]
     kinds = list(EDITS)
     rows = [(number, place) for number in range(len(alternatives)) for place in range(len(OBJECT_CLASSES))]

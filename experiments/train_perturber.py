@@ -81,7 +81,7 @@ class Plan:
     """The settings of a training."""
 
     steps: int
-    """Maximum number of steps."""
+    """Maximum number of training steps."""
     batch: int
     rank: int
     learning_rate: float

@@ -30,7 +30,7 @@ class Batch:
     scenes: tuple[Scene, ...]
 
     def labels(self) -> dict[str, torch.Tensor]:
-        """Return class, weather and time of day of each picture: int64 (count,)."""
+        """Return the indices of class, weather and time of day of each picture, by name: int64 (count,) each."""
         return {
             "class": torch.tensor([CLASSES.index(scene.label or "road") for scene in self.scenes]),
             "weather": torch.tensor([WEATHERS.index(scene.look.weather) for scene in self.scenes]),

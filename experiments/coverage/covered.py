@@ -9,12 +9,12 @@ from core.figures import Figure
 from evaluation.by_source import LEAST, MOST
 
 ROUNDING = 1e-9
-"""Maximum distance of the truth from an interval that still counts as inside, since both are rounded."""
+"""Maximum distance from an interval at which the true value still counts as inside, since both are rounded."""
 
 
 @dataclass(frozen=True)
 class Covered:
-    """Share of the intervals of one figure that contained the truth in one simulated world. All shares are 0 to 1."""
+    """Share of a figure's intervals that contain its true value in one simulated world. All shares are 0 to 1."""
 
     figure: str
     world: Mapping[str, str]

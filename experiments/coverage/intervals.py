@@ -30,7 +30,7 @@ REPETITIONS = 1000
 AGAIN = 10
 """Factor by which repetitions increase when coverage below the goal is measured again: some is low by chance."""
 AT_ONCE = 50
-"""Maximum number of repetitions of the mIoU that are drawn together."""
+"""Maximum number of repetitions that are simulated together for the mIoU."""
 PARTS = 20
 """Number of parts of an image. A simulated segmenter is right or wrong about each part as a whole."""
 LARGEST_CHANGE = 0.9
@@ -43,7 +43,7 @@ class World:
 
     sources: int
     cases: str
-    """A name of `SIZES`."""
+    """Key of `SIZES`: how the number of test cases varies between sources."""
     error: float
     correlation: float
 

@@ -22,9 +22,9 @@ from pipeline.stages.factorial import factorial
 INTERACTION, MAIN = 0.25, 0.10
 """Planted effects on the error: of the first levels of the first two factors together, and of the first one alone."""
 DESIGNS = 256
-"""Number of different seeds of designs. Each source draws one."""
+"""Number of different designs (combinations of levels). Each source gets a random one."""
 MOST_BASE = 0.4
-"""Highest error on the unchanged image of a source. The lowest is 0."""
+"""Maximum probability of an error on a source's unchanged image. The minimum is 0."""
 
 
 @dataclass(frozen=True)

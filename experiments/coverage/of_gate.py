@@ -17,7 +17,7 @@ from core.evaluation_results import GateAnswer
 from evaluation.gate import INVALID, NOT_JUDGED, VALID, Compared, gate
 
 FALSE, FOUND = 0.05, 0.90
-"""Goals: maximum share of false answers, and minimum share of found losses."""
+"""Goals: maximum share of false answers, and minimum share of losses that are found."""
 ERROR, CHANGED = 0.3, 0.08
 """Error of the old model, and share of test cases on which only one of two equally good models is right."""
 INVALID_SHARE, JUDGED_SHARE = 0.2, 0.3

@@ -16,11 +16,11 @@ from experiments.coverage.covered import Covered, Measurement, covered
 TrainingFigure = Literal["accuracy", "gain", "won back"]
 SEEDS, ACCURACIES = (2, 3, 5), (0.5, 0.8, 0.99, 1.0)
 LAYOUTS = ((20, 6), (33, 4), (132, 1))
-"""Pairs of the number of measured sources and the number of images of each source."""
+"""Simulated test sets: number of sources, and number of images of each source."""
 BETTER = 0.1
-"""Gain in accuracy of the second arm over the baseline; 0 if the accuracy would exceed 1."""
+"""True gain in accuracy of the second arm over the baseline. It is 0 instead if the accuracy would exceed 1."""
 ORIGINAL_ACCURACY = 0.95
-"""Accuracy of the baseline on originals. It is below 1, so that something can be won back."""
+"""Accuracy of both arms on originals. If the baseline is less accurate on test cases, an arm can win accuracy back."""
 SHARED = 0.8
 """Weight of the random effects that all arms and sets share. The effects in two arms correlate by its square."""
 

@@ -26,10 +26,10 @@ from experiments.coverage.covered import Covered, Measurement, covered
 CORRELATION = 0.3
 TYPES = ("weather", "time of day", "colour", "object")
 OF_TYPES, VALID_OF_TYPE = (0.5, 0.3, 0.15, 0.05), (0.9, 0.7, 0.5, 0.4)
-"""Shares of the edit types, and for each type the share of valid images among the wrong ones."""
+"""Share of each edit type, and for each type the share of valid images among those that the model gets wrong."""
 VALID_OF_RIGHT = 0.95
 DRAWS = 1000
-"""Number of draws per repetition. With fewer than on the page, intervals are slightly less exact but not shorter."""
+"""Number of random draws for an interval. With fewer than on the page, intervals are less exact but not shorter."""
 Design = Literal["random", "stratified", "wrong", "accepted"]
 FIGURES = {
     "by_strata": "wrong and valid",
@@ -69,7 +69,7 @@ class World:
     figures: tuple[str, ...] = ("by_strata",)
 
     def truth(self, figure: str) -> float:
-        """Return the true value of a figure."""
+        """Return the true value of a figure, which is a key of `FIGURES`."""
         both = self.wrong * float(np.dot(OF_TYPES, VALID_OF_TYPE))
         return both / (both + (1 - self.wrong) * VALID_OF_RIGHT) if figure == "among_valid" else both
 

@@ -62,7 +62,7 @@ Drawing = tuple[MethodDescription, Settings]
 
 @dataclass(frozen=True)
 class Asked:
-    """One edit of a drawn scene."""
+    """A requested edit of a drawn scene, with the caption that asks for it."""
 
     kind: str
     number: int

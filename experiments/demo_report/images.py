@@ -43,7 +43,7 @@ class Overlap:
         self._number, self._both, self._either = SEMANTIC_CLASSES.index(name), 0, 0
 
     def add(self, truth: np.ndarray, seen: np.ndarray) -> None:
-        """Count the pixels of two masks of the same size."""
+        """Add the pixels of a true mask and of a seen mask of the same size to the counts."""
         a, b = truth == self._number, seen == self._number
         self._both += int((a & b).sum())
         self._either += int((a | b).sum())
@@ -56,7 +56,7 @@ class Overlap:
 
 @dataclass
 class ImageFindings:
-    """Findings of the judges so far, for generated images and for the untouched scenes."""
+    """Findings of the judges about all images so far, and about the unedited scenes."""
 
     air: list[bool] = field(default_factory=list)
     colour: list[bool] = field(default_factory=list)

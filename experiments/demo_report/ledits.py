@@ -1,4 +1,4 @@
-"""LEDITS++ as a second editor, to compare with: the real class of diffusers on the demo's weights.
+"""The editor LEDITS++, to compare our editor with it: the real class of diffusers with the demo's weights.
 
 It inverts a source without any text, and then adds what the changed caption says and takes away what the caption of the
 source says. It draws without the control image. Its reconstruction is exact only if the last step is like the others,
@@ -36,7 +36,7 @@ class TinyVae(AutoencoderTiny):
 STEPS, SKIP = 20, 0.15
 """Number of steps of the inversion, and share of these steps, the noisiest ones, that are left out."""
 GUIDANCE, THRESHOLD = 1.0, 0.75
-"""Strength of the edit, and quantile below which a change is left out: the best of five settings on nine edits."""
+"""Strength of an edit, and quantile of changes below which a change is dropped: the best of five on nine edits."""
 
 
 class Ledits:

@@ -85,10 +85,10 @@ class Measured:
     scenes: int
     new_scenes: int
     known_captions: int
-    """Number of `scenes` whose caption also belongs to a training picture."""
+    """Number of `scenes` whose caption also occurs in the training."""
 
     def missed(self) -> list[str]:
-        """Return one sentence for each floor that is not reached."""
+        """Return one sentence for each figure that misses its required minimum."""
         return missed(self.rows) + [f"with new captions, {sentence}" for sentence in missed(self.new_rows)]
 
 

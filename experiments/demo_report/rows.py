@@ -19,7 +19,7 @@ class Row:
     unit: str
     """"%" (of 0..1), "IoU", "s", "GB", or "" for a count."""
     count: int = 0
-    """Number of judged images or objects; 0 if a number has no meaning."""
+    """Number of judged images or objects. 0 if the figure is not about several of them."""
     beside: str = ""
     """Additional information, such as the same figure for untouched scenes."""
 

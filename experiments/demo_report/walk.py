@@ -144,7 +144,7 @@ class ListeningModels:
         return self._models.generator_name(kind)
 
     def runs(self, role: str) -> str:
-        """Return in words where the drawing model of this role runs."""
+        """Return in words on which device the model of this role runs."""
         return self._models.runs(role)
 
     def detector(self, kind: ControlKind) -> Detector:
@@ -159,7 +159,7 @@ class ListeningModels:
 
 
 def start_walk(number: int, profile: Profile) -> Walk:
-    """Return the walk with this number: its scene, the scene's picture, and its task."""
+    """Return the walk with this number, which has a scene, its picture and its task so far."""
     scene = random_scene(FIRST_SEED + number)
     image, mask = render(scene)
     if scene.family == "object":
@@ -288,7 +288,7 @@ def _both(words: Sequence[str], edit: Edit) -> bool:
 def _counterfactual(
     walk: Walk, driver: Driver, models: ListeningModels, edits: tuple[Edit, ...]
 ) -> CounterfactualCaption:
-    """Return the pipeline's caption for exactly these edits."""
+    """Return the caption that the pipeline writes for exactly these edits."""
     items = tuple(KeywordAlternatives(e.keyword, e.edit_type, (Alternative(e.alternative),)) for e in edits)
     stage_settings = driver.profile.settings.counterfactuals.model_copy(
         update={"edits_at_once": len(edits), "captions": 1}

@@ -27,7 +27,7 @@ CREW = (
     *(Behaviour(accuracy=0.85),) * 3,
     *(Behaviour(accuracy=0.9, bias=0.6),) * 3,
 )
-"""Careful workers, hasty workers, and yes-sayers."""
+"""Simulated workers: six careful ones, three hasty ones, and three who often say yes without looking."""
 HARD_VALID, HARD_BROKEN, FOOLED = 0.05, 0.35, 0.75
 """Shares of valid and of broken images that are hard to judge, and the probability that a worker calls a hard image
 valid without looking."""
@@ -51,7 +51,7 @@ class Votes:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """True for images with a consensus."""
+        """True for images whose votes reach a consensus."""
         return self.votes > 0
 
     @property

@@ -22,7 +22,7 @@ from experiments.paper.world import LEFT_OUT, LEFT_OUT_TYPES, SPLIT, TAUGHT_WRON
 
 @dataclass(frozen=True)
 class TypeRow:
-    """Row of one edit type. Its figures are errors for a classifier and mIoU for a segmenter, 0 to 1."""
+    """Figures of one edit type, 0 to 1: errors of a classifier, or mIoU of a segmenter."""
 
     name: str
     cases: int
@@ -43,7 +43,7 @@ class Breaking:
     errors: tuple[Figure, Figure]
     """Error on originals and on reconstructions; for a segmenter the share of wrong pixels."""
     types: tuple[TypeRow, ...]
-    """Edit types, the weakest first."""
+    """Figures by edit type, the type on which the model is weakest first."""
     by_word: tuple[SensitivityRow, ...]
     """Change of the probability of the true class (or of the share of right pixels) from the reconstruction to the test
     case, by the word that the edit brings in."""

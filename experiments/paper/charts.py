@@ -60,7 +60,7 @@ def forest(title: str, bars: Sequence[Bar], low: float, high: float, file: Path,
 
 
 def sheet(pairs: Sequence[tuple[Path, Path, str]], file: Path, columns: int = 4) -> None:
-    """Draw source and generated image side by side, with the edit below."""
+    """Draw pairs of a source and a generated image side by side, with the edit below each pair."""
     side, line, gap = 96, 18, 8
     width, height = 2 * side + gap, side + line + gap
     rows = (len(pairs) + columns - 1) // columns

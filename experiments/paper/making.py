@@ -64,9 +64,9 @@ class Made:
     """Number of the source."""
     recipe: str
     image: str
-    """File of the image."""
+    """Path of the image's file."""
     caption: str
-    """The captioner's caption of the source."""
+    """Caption that the captioner wrote for the source."""
     counterfactual: CounterfactualCaption
     checks: Mapping[str, float | None]
     """Figure of each check, or None if the check could not tell."""

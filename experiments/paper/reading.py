@@ -68,7 +68,7 @@ class Read:
     truth: NDArray[np.int8]
     """`VALID`, `BROKEN` or `CANNOT_TELL` for each case."""
     why: tuple[tuple[str, ...], ...]
-    """Names of the faults of each case."""
+    """Names of the defects of each case, which make it broken."""
     checks: tuple[str, ...]
     """Names of the checks."""
     measured: Floats
@@ -83,7 +83,7 @@ class Read:
 
     @property
     def of_control(self) -> Numbers:
-        """Source number of each control."""
+        """Source number of each control image (reconstruction)."""
         return np.array([one.source for one in self.controls], np.int64)
 
     @property

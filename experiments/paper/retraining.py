@@ -70,7 +70,7 @@ class Retraining:
     examples: Mapping[str, int]
     """Number of images that each arm learns from."""
     images: Mapping[str, int]
-    """Number of images in each set."""
+    """Number of images in each test set."""
     shared: tuple[Shared, ...]
     """Images that occur in two splits. There must be none."""
     alike: int

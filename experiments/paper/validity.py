@@ -70,7 +70,7 @@ class Coverage:
     """Share of the intervals that contain the truth, itself with an interval. Studies that gave no interval are left
     out."""
     width: float | None
-    """Mean width of the interval."""
+    """Mean width of the intervals. None if no study gave an interval."""
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ hurt most, and a source with few has the edits that hurt least."""
 SHIFTS: tuple[dict[str, str], ...] = ({"weather": "foggy", "time": "day"}, {"weather": "sunny", "time": "night"})
 """Weather and time of day of the scenes in the shift set, in turn."""
 SPLIT = "unseen by the models under test"
-"""Split name of all sources."""
+"""Name of the split to which all sources belong in the data set."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Source:
 
     @property
     def key(self) -> str:
-        """File name in the data set, which holds the number."""
+        """File name in the data set, which contains the number of the source."""
         return image_name(self.number)
 
     @property
