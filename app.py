@@ -162,7 +162,7 @@ def _annotators(workspace: Workspace) -> FastAPI:
 def _whole(
     settings: ServerSettings, profile: Profile, models: Models, workspace: Workspace, annotators: FastAPI
 ) -> tuple[FastAPI, Studio]:
-    """Return the complete application and its studio. The imports take some seconds."""
+    """Return the complete application and its studio. This takes some seconds, because it imports large libraries."""
     from demo import data_set
     from services.studio import Studio
     from ui.addresses import served_below
@@ -173,7 +173,7 @@ def _whole(
 
 
 def _first(settings: ServerSettings, profile: Profile, workspace: Workspace, annotators: FastAPI) -> FastAPI:
-    """Return the application that is served until the complete one is ready. The imports take a second."""
+    """Return the application that is served until the complete one is ready. Its imports take only a second."""
     from fastapi import FastAPI
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -194,7 +194,7 @@ def _add_first(app: FastAPI, profile: Profile, annotators: FastAPI, status: str)
 
 
 def _guarded(app: FastAPI, settings: ServerSettings, workspace: Workspace) -> str:
-    """Put the guard in front of everything added so far. Return a script for the head of the Explore page."""
+    """Protect everything added so far with the guard and the sign-in. Return a script for the Explore page's head."""
     from services.sign_in import LeadSignIn
     from ui.security.root_path import BelowRootPath
     from ui.security.sign_in import stand_guard
@@ -332,7 +332,7 @@ def _leave_a_core(environment: MutableMapping[str, str] = os.environ, cores: int
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises UserError if the port is taken, before anything is loaded."""
+    """Return a listening socket. Raises UserError if the address or the port cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named because asyncio sends small answers at once (TCP_NODELAY) only on such sockets. On others
     # the second half of an answer waits 40 ms until the browser has confirmed the first.

@@ -128,7 +128,7 @@ def _guessed(model: str, label: str, probability: float) -> Prediction:
 
 
 def _counted(workspace: Workspace, key: str, mask_of: dict[str, str], fate: np.random.Generator) -> None:
-    """Store random predictions of a segmenter on the masks of images, under a key."""
+    """Store predictions and random pixel counts of a segmenter for all images in `mask_of`, under the model's key."""
     shas = list(mask_of)
     for first in range(0, len(shas), AT_ONCE):
         some = shas[first : first + AT_ONCE]
@@ -159,7 +159,7 @@ def _pixels(fate: np.random.Generator) -> NDArray[Any]:
 
 
 def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
-    """Insert a closed study of these images, four fifths of them valid, without votes."""
+    """Insert a closed study whose items are the images `rows`, without votes. Four fifths count as valid."""
     now = "2026-01-01T00:00:00+00:00"
     rules = pack_value(Rules((Question("valid", "Is it valid?", "yes-no", valid=("yes",)),)))
     study = {"id": "s", "name": "Judged", "state": "closed", "rules": rules, "votes": 5, "created": now, "changed": now}

@@ -55,7 +55,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 NO_GAIN = 1.02
 """Minimum factor by which a larger batch must raise images per second. The search ends after two batches with less."""
 ANSWER = 12
-"""Number of tokens of one answer of the captioner."""
+"""Number of tokens in each answer of the captioner."""
 REPLIES = (("keywords", 80, 1), ("alternatives", 160, 1), ("counterfactuals", 80, 5))
 """Language stages: name, tokens of a reply, and replies for an image. The paper writes five new captions per image."""
 CAPTION = (
@@ -243,7 +243,7 @@ def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = F
 
 
 def captions(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """Yield the speed of BLIP-2 with the questions and beams of the profile paper."""
+    """Yield the speed of BLIP-2 with the questions and the number of beams of the profile `paper`."""
     from transformers import Blip2ForConditionalGeneration
 
     from pipeline.models.captioner import Blip2

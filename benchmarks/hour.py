@@ -1,8 +1,8 @@
 """An hour of use of all pages: checks that the studio's memory stays flat, and measures how much of a core the idle
 studio takes.
 
-The real studio on the example workspace. People use every page at a human pace over HTTP, in Chromium, by scripts and
-by MCP, and annotators vote. `python -m benchmarks.hour` runs this; `--minutes` makes it shorter, to try it.
+The real studio serves the example workspace. Simulated people use every page at a human pace over HTTP, in Chromium, by
+scripts and by MCP, and annotators vote. `python -m benchmarks.hour` runs this; `--minutes` shortens it for a trial.
 """
 
 from __future__ import annotations

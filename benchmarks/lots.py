@@ -1,12 +1,12 @@
-"""Many sources at once compared with one after another, with the embedded models: test cases per second, and time of
-each part. One after another means `Driver.run` with nobody watching, which draws the images of a source together. In
-lots (`pipeline.lots`), captions and images of several sources share batches, each of images of one size.
+"""Processing of many sources at once, compared with one after another, with the demo's models: test cases per second,
+and time of each part. One after another means `Driver.run`, which draws all images of a source together. In lots
+(`pipeline.lots`), captions and images of several sources share batches, each with images of one size.
 
 Sources are drawn scenes, each with few captions as in a whole data set. Both ways make the same captions and write no
-files; the time for PNG files is measured apart. The same lots in two processes with one thread each are measured too:
-there no core waits for the language model, which takes one request at a time.
+files. The time for PNG files is measured separately. The same lots are also measured in two processes with one thread
+each, in which no core waits for the language model, since it takes one request at a time.
 
-`python -m benchmarks.lots` runs this alone. Models are loaded and warm, and the ways take turns.
+`python -m benchmarks.lots` runs this alone. Models are loaded and warm, and the ways are measured alternately.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class ReferenceWay:
         self._noise, self._chance = torch.Generator("cpu").manual_seed(seed), random.Random(seed)
         self._seeds = count(seed)
         self.calls = 0
-        """Number of calls of the language model."""
+        """Number of calls of the language model so far."""
 
     def test_case(self, path: Path, task: Task, settings: Settings, to: Path, spent: Spent) -> None:
         """Make one test case from the source file `path`, write it to the file `to`, and add the time to `spent`."""
@@ -397,7 +397,7 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
 
 
 def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list[Comparison]:
-    """Measure a second run, after a person has rewritten one caption, relative to the first run."""
+    """Measure the model calls of a second run, before which one caption was rewritten, relative to the first run."""
     driver, settings = Driver(profile, models), settings_of(profile, cases)
     image = read_image(sample.path).image
     store = MemoryStore(image)

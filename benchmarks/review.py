@@ -1,4 +1,4 @@
-"""A review of 1,200 images by keys in headless Chromium, with the server killed in the middle: no decision may be lost.
+"""A review of 1,200 images by keys in headless Chromium. The server is killed in the middle; no decision may be lost.
 
 `python -m benchmarks.review` runs this alone; `--images` sets their number.
 """

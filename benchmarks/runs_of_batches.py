@@ -24,7 +24,7 @@ from services.batches.service import BatchService
 from storage.workspace import Workspace
 
 SIDE = 512
-"""Minimum side in pixels of pictures that get grain."""
+"""Minimum side in pixels from which drawn pictures get grain, like photographs."""
 LENGTHS = (100, 1_000, 10_000)
 """Numbers of finished pieces of work at which time and memory are measured."""
 FIRST = 6_000_000
@@ -45,7 +45,7 @@ class Stamp:
     """The progress and memory of a run at one moment."""
 
     done: int
-    """Number of finished pieces of work of the pass."""
+    """Number of finished pieces of work of the pass (the step of a batch, such as captions)."""
     seconds: float
     """Seconds since the workers of the pass were ready."""
     driver: int

@@ -22,7 +22,7 @@ TIMES = 40
 OVER_FLOOR = 1.2
 """Maximum time of a call by `gradio_client`, relative to its call of a function that does nothing."""
 PLAIN = 10
-"""Longest acceptable time in milliseconds of a plain request."""
+"""Maximum milliseconds of a plain HTTP request to the endpoint."""
 
 _BARE = """
 import sys, gradio as gr, uvicorn

@@ -1,4 +1,4 @@
-"""CPU seconds of a start of the studio, relative to a process that only imports the studio's libraries."""
+"""CPU seconds to start the studio, relative to a process that only imports the studio's libraries."""
 
 from __future__ import annotations
 

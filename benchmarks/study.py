@@ -1,7 +1,7 @@
-"""A hundred annotators at once: how soon a vote is acknowledged, also while seven pages of the lead follow the study,
-and that none is lost or kept twice.
+"""A hundred annotators at once: the time until a vote is acknowledged, also while seven pages of the lead follow the
+study. No vote may be lost or stored twice.
 
-Simulated annotators against a server of its own, over HTTP as people do: each looks at pictures of 512 pixels, takes
+The annotators are simulated and use a separate server over HTTP: each looks at pictures of 512 pixels, takes
 about four seconds for one, and votes. Server and annotators share the machine. `python -m benchmarks.study` runs this
 alone.
 """
@@ -41,7 +41,7 @@ BOUND, WATCHED_BOUND = 250.0, 100.0
 open too."""
 WATCHED_MINUTES = 1.0
 PAGES = (*("live?view=results",) * 3, *("live?view=workers",) * 2, *("progress?",) * 2)
-"""Addresses that open pages of the study poll every four seconds."""
+"""Addresses that the lead's open pages of the study request every `PAGE_SECONDS`."""
 PAGE_SECONDS = 4.0
 PICTURES, SIDE = 400, 512
 
@@ -117,7 +117,7 @@ def prepared(folder: Path, items: int) -> tuple[str, str]:
 
 
 def picture(number: int) -> Image.Image:
-    """Return a picture with smooth and rough parts, whose PNG is about as large as that of a photograph."""
+    """Return a picture with smooth and rough parts, so that its PNG file is about as large as a photograph's."""
     drawn = random.Random(number)
     coarse = Image.frombytes("RGB", (48, 48), drawn.randbytes(48 * 48 * 3))
     smooth = coarse.resize((SIDE, SIDE), Image.Resampling.BICUBIC)

@@ -28,7 +28,7 @@ from demo.scene import Scene, random_look, random_scene
 FIRST, SIZE = 70_000_000, 256
 SCENES, SOURCES = 150, 10_000
 SEARCHED = 20_000.0
-"""Longest acceptable time in milliseconds on two cores, while a person waits for splits."""
+"""Maximum milliseconds of the search on two cores, since a person waits for the data split."""
 Change = Callable[[Image.Image], Image.Image]
 
 
@@ -37,13 +37,13 @@ def flipped(image: Image.Image) -> Image.Image:
 
 
 def cropped(image: Image.Image, share: float) -> Image.Image:
-    """Crop this share of the width and height at each edge."""
+    """Return the image without a share (0 to 0.5) of its width and height at each edge."""
     across, down = round(share * image.width), round(share * image.height)
     return image.crop((across, down, image.width - across, image.height - down))
 
 
 def shifted(image: Image.Image, share: float) -> Image.Image:
-    """Shift to the right by this share of the width, filled with the colours of the edge."""
+    """Return the image shifted to the right by a share of its width, and filled with the colours of its edge."""
     pixels = np.asarray(image)
     by = round(share * image.width)
     return Image.fromarray(np.concatenate([np.repeat(pixels[:, :1], by, axis=1), pixels[:, :-by]], axis=1))
@@ -101,7 +101,7 @@ def drawn(scene: Scene, size: int = SIZE) -> Image.Image:
 
 
 def rates(number: int = SCENES) -> list[Rate]:
-    """Return how often each kind of changed copy is found among `number` scenes of objects and as many of roads."""
+    """Return how often twins are found, by kind of pair, among `number` object scenes and `number` road scenes."""
     scenes = [random_scene(FIRST + one, family) for family in ("object", "road") for one in range(number)]
     images = [drawn(scene) for scene in scenes]
     looks, hashes = _looks(images), [perceptual_hash(image) for image in images]

@@ -1,7 +1,7 @@
 """Pages that poll while nothing changes: the Explore page, and the lead's page of a study.
 
-A server of its own with one run and a running study of many votes; the requests use one HTTP connection, like a
-browser's. `python -m benchmarks.unchanged` runs this alone.
+A separate server has one run and a running study with many votes. All requests use one HTTP connection, like those of
+a browser. `python -m benchmarks.unchanged` runs this alone.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def prepared(folder: Path) -> str:
 
 
 def _explore(connection: http.client.HTTPConnection) -> Figure:
-    """Poll like the script of the Explore page."""
+    """Measure polls like those of the Explore page's script."""
     config = _asked(connection, "GET", "/config")
     component = next(part["id"] for part in config["components"] if part["props"].get("server_fns"))
     begun = {"name": "run-from-sample", "fields": {"sample": SAMPLE}}
@@ -80,7 +80,7 @@ def _explore(connection: http.client.HTTPConnection) -> Figure:
 
 
 def _live(connection: http.client.HTTPConnection, study_id: str) -> Figure:
-    """Poll like the script of the page of results."""
+    """Measure polls like those of the script on a study's page of results."""
 
     def ask(revision: str) -> Any:
         return _asked(connection, "GET", f"/study/api/{study_id}/live?{urlencode({'revision': revision})}")
@@ -89,7 +89,7 @@ def _live(connection: http.client.HTTPConnection, study_id: str) -> Figure:
 
 
 def _timed(what: str, ask: Callable[[str], Any], connection: http.client.HTTPConnection) -> Figure:
-    """Measure the polls in which nothing is new, each with the server's cheapest request as the floor."""
+    """Measure polls whose reply has nothing new. The floor is the time of the server's fastest request after each."""
     times: list[float] = []
     floor: list[float] = []
     revision, end = "", time.monotonic() + SETTLED

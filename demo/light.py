@@ -163,7 +163,7 @@ class Light:
         return colour
 
     def ground(self) -> Colour:
-        """Return the unlit colour of the ground: snow, wet or dry."""
+        """Return the unlit colour of the ground, which may be dry, wet or under snow."""
         if self.snowy:
             return _SNOW
         return shade(_GROUND[self.look.ground], 0.82 if self.wet else 1.0)
@@ -190,7 +190,7 @@ class Light:
         return mix(_HILL[self.look.hills], _SNOW, 0.55) if self.snowy else _HILL[self.look.hills]
 
     def paint(self, name: str) -> Colour:
-        """Return the unlit colour of a named paint."""
+        """Return the unlit colour of a paint, such as "red"."""
         return PAINT[name]
 
     def sky(self, canvas: Canvas, horizon: float, rng: random.Random) -> None:

@@ -25,7 +25,7 @@ _CLOTHES: tuple[Colour, ...] = (
 
 @dataclass(frozen=True)
 class _Perspective:
-    """A straight road to a vanishing point. `nearness` runs from 0 at the horizon to 1 at the lower edge."""
+    """The perspective of a straight road. `nearness` is 0 at the horizon and 1 at the picture's lower edge."""
 
     horizon: float
     vanishing_x: float
@@ -37,7 +37,7 @@ class _Perspective:
         return self.horizon + (1 - self.horizon) * nearness
 
     def x(self, across: float, nearness: float) -> float:
-        """Return the x of a point. `across` is -1 at the left kerb and 1 at the right kerb."""
+        """Return the x coordinate of a point on the road. `across` is -1 at the left kerb and 1 at the right kerb."""
         return self.vanishing_x + (self.bottom_x - self.vanishing_x + across * self.half_width) * nearness
 
 

@@ -19,7 +19,7 @@ from tests.support.server_process import ServerProcess
 
 SOURCES, PIXELS = 40, 160
 SOME = 24
-"""Minimum number of finished images of the batch when its picture is taken."""
+"""Minimum number of images that the batch has finished when its picture is taken."""
 JUDGED = 12
 """Number of the batch's images that are reviewed before its picture is taken."""
 SLOWEST = 600_000

@@ -1,4 +1,4 @@
-"""Takes the pictures of a page for `docs/`."""
+"""Takes screenshots of a page for `docs/`."""
 
 from __future__ import annotations
 

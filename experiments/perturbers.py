@@ -1,9 +1,9 @@
 """Compare ways to write captions with one edit of a requested type: `python -m experiments.perturbers`.
 
-The captions are of drawn scenes that no training saw: the world's own, and as people may have changed them. The drawn
-world tells the type of a change of words. Ways: the three text stages of DILLEMA; the language model, once free in the
-form of its reply and once constrained to a form; the stage of the recipe `lance`, which checks and asks again; and
-random replacement of a word (LANCE-R), which knows no types. All of them ask the embedded language model. `--own
+The captions describe drawn scenes that no training saw. Some are unchanged, others are changed as people may do it. The
+vocabulary of the drawn world gives the type of each change. Ways: the three text stages of DILLEMA; the language model,
+once with a free reply and once with a fixed form; the stage of the recipe `lance`, which checks replies and asks again;
+and replacement of a random word (LANCE-R), which knows no types. All of them use the demo's language model. `--own
 FILE.toml` adds a model that `python -m experiments.train_perturber` trained.
 """
 

@@ -109,7 +109,7 @@ def short_texts(scene: Scene, wording: Wording = CANONICAL) -> list[str]:
 
 
 def near_miss(scene: Scene, wording: Wording, rng: random.Random) -> str:
-    """Return the caption of the same scene with one change of its look that the caption mentions."""
+    """Return the scene's caption after one change of the scene's look that the caption mentions."""
     keyword = rng.choice(keywords(scene))
     new = rng.choice(keyword.alternatives)
     slot, _, place = keyword.slot.partition(" ")
@@ -123,7 +123,7 @@ def near_miss(scene: Scene, wording: Wording, rng: random.Random) -> str:
 
 
 def contrast(logits: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
-    """Return the cross-entropy of rows with several right columns: `logits` and `true` (bool) are (rows, columns)."""
+    """Return the cross-entropy of rows that may have several right columns. `logits` and `true` are (rows, columns)."""
     return -(logits.log_softmax(1).masked_fill(~true, 0).sum(1) / true.sum(1).clamp(min=1)).mean()
 
 
@@ -187,7 +187,7 @@ def main() -> None:
 
 @torch.inference_mode()
 def check(folder: Path) -> None:
-    """Print how well the saved CLIP discriminates on scenes that no training saw."""
+    """Print how often the saved CLIP prefers the right text, on scenes that no training saw."""
     processor = CLIPProcessor.from_pretrained(folder)
     model = CLIPModel.from_pretrained(folder, dtype=torch.float32).eval()
     rng = random.Random(0)

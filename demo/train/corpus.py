@@ -1,11 +1,11 @@
 """Text examples for the embedded language model: prompt and target reply for the language stages of every recipe.
 
-The target reply comes from the drawn world (`demo.language`). Half of the captions are the world's own, in all its
-forms and with all its names. The others are changed as people may change them: sentences dropped, moved or added, words
-swapped, words that the world does not know. A keyword that occurs twice (two red cars) is named once, and an edit of it
-changes both. A snowy caption does not tell the ground under the snow; where the snow melts, the ground is grassy. A
-perturbation changes one place and nothing that follows from it; if the world has no word of the requested type, the
-reply is "none". Knows nothing of tokens or training.
+The target reply comes from the drawn world (`demo.language`). Half of the captions are written by it, in all forms and
+with all synonyms. The others are changed as people may change them: sentences dropped, moved or added, words swapped,
+words that the drawn world does not know. A keyword that occurs twice (two red cars) is listed once, and an edit changes
+both. A snowy caption does not mention the ground under the snow; if an edit melts the snow, the ground is grassy. A
+perturbation changes one place, without the consequences. If the world has no word of the requested type, the reply is
+"none". This module knows nothing of tokens or training.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from pipeline.checks.texts import counterfactual_checks
 PROMPTS = Path(__file__).resolve().parents[2] / "prompts" / "demo"
 STAGES = ("keywords", "alternatives", "counterfactuals", "perturbations")
 HIDDEN_GROUND = GROUNDS[0]
-"""The ground that a caption names once an edit removes the snow."""
+"""The ground that an edited caption names if the edit removes the snow."""
 COUNTS = (1, 2, 3, 3, 3, 4, 5, 6, 8, 10)
 MOST_OPTIONS = 6  # maximum for any requested count
 EDIT_TYPES: dict[str, EditType] = {

@@ -1,10 +1,10 @@
 """Trains the text encoder, UNet and Canny ControlNet of the embedded Stable Diffusion, together and from nothing.
 
-Needs the autoencoder. Each example takes a scene's latents and caption, and edges from the scene itself or, more often,
-from its twin: same geometry, another look. v-prediction on a schedule rescaled to zero terminal SNR (Lin et al.,
-"Common Diffusion Noise Schedules and Sample Steps are Flawed", 2024): day must be able to become night in a few steps,
-and an epsilon model cannot move the mean brightness. The loss weighs thin and small objects more: otherwise they would
-vanish in their surroundings, and captions name their colours.
+It needs the trained autoencoder. Each example has a scene's latents and caption, and the edges of the scene itself or,
+more often, of its twin: same geometry, another look. The models use v-prediction on a schedule rescaled to zero
+terminal SNR (Lin et al., "Common Diffusion Noise Schedules and Sample Steps are Flawed", 2024), so that day can become
+night in a few steps: an epsilon model cannot change the mean brightness. Thin and small objects weigh more in the loss.
+Otherwise they would vanish in their surroundings, although captions name their colours.
 """
 
 from __future__ import annotations

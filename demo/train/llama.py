@@ -38,7 +38,7 @@ SHARES = {**WORDING_SHARES, "alternatives": 3, "perturbations": 5}
 POOL = 1024
 """Number of examples that are sorted by length and cut into batches together."""
 NONSENSE = 0.25
-"""Share of counterfactual examples that are short nonsense, from which copying is learnt soonest."""
+"""Share of counterfactual examples that are short nonsense, from which the model learns copying fastest."""
 PROMPT_WEIGHT = 0.1
 IGNORED = -100
 

@@ -15,7 +15,7 @@ from pipeline.models.language import which_build
 MODEL = Path(__file__).resolve().parent.parent / "weights" / "llama" / "model.gguf"
 """Path of the shipped model."""
 SAMPLING = {"temperature": 0.2, "top_p": 0.95, "repetition_penalty": 1.0, "max_new_tokens": 256, "reset": True}
-"""The pipeline's settings. A repetition penalty would hinder copying."""
+"""Sampling settings of the pipeline. A repetition penalty would hinder copying."""
 
 
 @dataclass

@@ -50,7 +50,7 @@ PHRASES: dict[str, tuple[str, ...]] = {
 }
 """Words of each phrase that the segmenter knows."""
 SINGLE = ("vehicle", "pedestrian")
-"""Words of objects that may occur several times in a picture. All pixels of any other word are one object."""
+"""Words for objects that may occur several times in a picture. All pixels of any other word count as one object."""
 CHECK_SEEDS = range(5_800_000, 5_800_200)
 """Seeds of the scenes to check on, smaller than all seeds used in training. So no training saw these scenes."""
 FLOORS = {"object": 0.93, "car": 0.95, "pedestrian": 0.78}

@@ -1,9 +1,9 @@
 """The editor LEDITS++, to compare our editor with it: the real class of diffusers with the demo's weights.
 
-It inverts a source without any text, and then adds what the changed caption says and takes away what the caption of the
-source says. It draws without the control image. Its reconstruction is exact only if the last step is like the others,
-with noise and of second order. Without `final_sigmas_type="sigma_min"` it has no noise, and in fewer than 15 steps it
-is of first order unless `lower_order_final` is false.
+It inverts a source without any text. Then it adds the content of the changed caption, and removes the content of the
+source's caption. It draws without the control image. Its reconstruction is exact only if the last step is like the
+others: with noise, and of second order. Without `final_sigmas_type="sigma_min"` the last step has no noise, and with
+fewer than 15 steps it is of first order unless `lower_order_final` is false.
 """
 
 from __future__ import annotations
