@@ -92,14 +92,14 @@ def test_what_does_not_go_in_stops_nothing_else(
         return part
 
     monkeypatch.setattr(gpu, "images", full(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")))
-    monkeypatch.setattr(gpu, "compiled_images", full(UserError("torch.compile needs a C++ compiler")))
+    monkeypatch.setattr(gpu, "compiled_images", full(UserError("torch.compile needs a compiler")))
     monkeypatch.setattr(gpu, "captions", full(UserError("BLIP-2 6.7B is not measured: it needs 17 GB.")))
     monkeypatch.setattr(gpu, "replies", lambda *_given: iter([Speed("a reply", "cpu", 1, (1.0, 1.0, 1.0), 1e9, 0, 0)]))
     assert gpu.main(["--tiny"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert [line[:9] for line in told[3:6]] == ["| what | ", "| --- | -", "| a reply"]
     assert told[7].startswith("No ") and "memory" in told[7]
-    assert told[8] == "No compiled images: torch.compile needs a C++ compiler"
+    assert told[8] == "No compiled images: torch.compile needs a compiler"
     assert told[9] == "No captions: BLIP-2 6.7B is not measured: it needs 17 GB."
     monkeypatch.setattr(gpu, "images", full(RuntimeError("a fault of ours")))
     with pytest.raises(RuntimeError, match="a fault of ours"):

@@ -185,7 +185,7 @@ def test_compiled_blocks_go_with_parts_that_are_brought_when_they_are_needed(com
 def test_without_a_compiler_it_says_so_and_draws(folder: Path, eager: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nonexistent")
     generator = generator_at(folder, compile=True)
-    why = "; not compiled: torch.compile needs a C++ compiler, and there is no /nonexistent, which CXX names"
+    why = "; not compiled: torch.compile needs a compiler, and there is no /nonexistent, which CXX names"
     assert generator.placing.endswith(why) and generator.runs.endswith(why) and generator.waits == ""
     one, other = drawn(generator), drawn(eager)
     assert pixels(one) == pixels(other) and one.batch == DrawnBatch()
@@ -211,7 +211,7 @@ def test_where_it_cannot_be_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert not layers.on and layers.words == "; not compiled: the GPU holds one layer of the model at a time"
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    assert compiling.why_not("cuda") == "torch.compile needs a C++ compiler, and there is no gcc or clang"
+    assert compiling.why_not("cuda") == "torch.compile needs a compiler, and there is no gcc or clang"
     off = Compiling(False, "cpu")
     assert (off.on, off.words, off.waits) == (False, "", "")
 
