@@ -85,7 +85,7 @@ class DrawingModel(Weights):
     """Default number of images drawn at once. 0 leaves it to the machine."""
     compile: bool = False
     """True to compile the blocks that the networks repeat (torch.compile). The first image waits, later ones are
-    faster. This may change the last bits of pixels, so lineages record it. It needs a compiler (C++ on the CPU); without one the
+    faster. This may change the last bits of pixels, so lineages record it. Without a compiler (C++ on the CPU) the
     studio says so and draws uncompiled."""
     preview_vae: Weights | None = None
     """A tiny VAE (AutoencoderTiny) for this model's latents. It shows images being drawn and never affects them."""
