@@ -35,7 +35,7 @@ class ImageFacts:
     edits: tuple[Edit, ...] = ()
     edit_types: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """JSON-ready lineage, checks, review, votes and predictions, and other columns of files that no studio wrote."""
+    """Lineage, checks, review, votes and predictions as JSON values. Files of other programs may add columns."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Judged(Columns):
     undecided: Flags | None = None
     """True if people voted on the image without reaching a consensus. None if there is no such image."""
     ballots: Ballots | None = None
-    """The single votes, with the index of each image here; None to take each consensus for the truth."""
+    """The single votes, by index of the image in these columns; None to take each consensus for the truth."""
     adjudicated: Flags | None = None
     """True if the study lead decided on the image, which counts more than any votes. None if there is no such image."""
     outside: Flags | None = None

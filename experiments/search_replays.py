@@ -175,8 +175,8 @@ def _kernel() -> Floats:
 
 def replayed(method: str, planting: str, seed: int) -> tuple[float, int, int, int, bool | None]:
     """Replay one search. Return the share of weak cells detected, the numbers of detected cells, of detected cells that
-    are not weak, and of valid faults seen, and whether the error's interval by images picked at random contains the
-    truth (None if the method picks none at random).
+    are not weak, and of valid faults seen, and whether the interval of the error rate, from images picked at random,
+    contains the truth (None if the method picks none at random).
     """
     fate = np.random.default_rng([FIRST_SEED + seed, PLANTINGS.index(planting)])
     weak = world().planted(planting, fate)

@@ -96,8 +96,8 @@ class BatchLanguageModel(Protocol):
     def complete_many(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> Sequence[str | UserError]:
-        """Return for each request the reply of `complete`, apart from floating-point noise, or its UserError, without
-        influence of the others. Calls `on_reply` in this thread with the number of replies so far; an error raised
+        """Return for each request what `complete` returns (up to floating-point noise), or its UserError. Requests do
+        not influence each other. Calls `on_reply` in this thread with the number of replies so far; an error raised
         there stops the work. Raises Cancelled, and errors that concern all requests.
         """
 

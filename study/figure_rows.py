@@ -11,9 +11,9 @@ FIGURE_COLUMNS = columns_of(
     "figure question votes_used part name value:number low:number high:number count:whole n:whole unit "
     "asked:whole discarded:whole too_few:whole waiting:whole worst:number best:number words"
 )
-"""Columns of the table. `question` is empty for results on whole images. `votes_used` says if votes are taken after or
-before exclusions, with adjudications, or by the rules at the start. `part` and `name` say which images the row covers:
-all, or the images of one class, edit type, sample or verdict of the model under test. They may also name one answer."""
+"""Columns of the table. `question` is empty for results on whole images. `votes_used` says which votes count: after
+exclusions, before exclusions, with adjudications, or by the rules at the start. `part` and `name` say which images the
+row covers: all, or the images of one class, edit type, sample or verdict of the model under test; or one answer."""
 _SHARE = "value low high count n words"
 
 

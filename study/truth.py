@@ -46,7 +46,7 @@ class AnswerKey:
 
     known: Mapping[str, str] = field(default_factory=dict)
     valid: float = 0.95
-    """Probability that a guess is positive: "yes", or 4 or 5 on a scale. 0 to 1. Guesses for a choice are uniform."""
+    """Probability that a guess is positive ("yes", or 4 or 5 on a scale). A choice is guessed uniformly."""
     seed: int = 0
 
     def answer(self, image: str, source: str, question: Question) -> str:

@@ -98,7 +98,7 @@ def fetched(make: Callable[[], Mapping[str, Any] | Response], without_field: int
 def watched(
     revisions: Revisions, seen: str, make: Callable[[], Mapping[str, Any]], without_field: int = 400
 ) -> Response:
-    """Like `fetched`, with the revision in the reply. `make` is not called if the page has `seen` this revision."""
+    """Return a JSON reply of `make` with the revision. If the page has `seen` this revision, `make` is not called."""
     # Read the revision before the state, so that a change in between is fetched twice and never missed.
     revision = revisions.now()
     return fetched(lambda: {"same": True} if seen == revision else {"revision": revision, **make()}, without_field)

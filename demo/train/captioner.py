@@ -111,7 +111,7 @@ def main() -> None:
 def load_finished(folder: Path, model: BlipForConditionalGeneration, words: BertTokenizer) -> None:
     """Load the finished model's weights into a new one, which may have another vocabulary and patch size.
 
-    Smaller patches start as magnified old ones (after Beyer et al., "FlexiViT", 2023, with plain interpolation).
+    Filters of smaller patches start as scaled old ones (Beyer et al., "FlexiViT", 2023; plain interpolation here).
     """
     state = BlipForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).state_dict()
     vocabulary, before = words.get_vocab(), BertTokenizer.from_pretrained(folder).get_vocab()

@@ -4,8 +4,8 @@ Rewriting a caption is mostly copying. From random weights, a model this small n
 to copy (heads that look at the previous token, then heads that look for what followed the same token earlier). Here the
 first two layers start with such heads, which training may change.
 
-At the start an embedding has four parts: a constant, which heads with a fixed distance need, the token itself, the
-token before it, and the token before that.
+At the start an embedding has four parts: a constant (for heads that look back a fixed distance), the token itself, the
+token before it, and the token two before it.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def _prepared(
     known |= library == "timm" and hasattr(net, "pretrained_cfg")
     if known and typed:
         raise UserError(
-            f"{called} says that {library} prepares its images, as during training: leave {typed[0]} out.",
+            f"{library} prepares the images of {called} itself, as it did during training: leave {typed[0]} out.",
             field=typed[0],
         )
     if known:

@@ -90,8 +90,7 @@ def require_read(settings: UnderTestSettings) -> None:
         if getattr(settings, name) != getattr(plain, name) and name not in _READS[settings.source]:
             if settings.source == "profile":
                 raise UserError(
-                    f"The profile's own model does not use {called}: leave it out, or say with “source” where the "
-                    "model comes from.",
+                    f"The profile's own model does not use {called}: leave it out, or name your model's “source”.",
                     field="source",
                 )
             pixels = name in ("size", "mean", "std", "layout")

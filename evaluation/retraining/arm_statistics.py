@@ -200,7 +200,7 @@ def _difference(one: _Mean, other: _Mean) -> Figure:
 
 
 def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
-    """Return the recovered share (arm - after) / (before - after), from the baseline's `after` and `before`."""
+    """Return (arm - after) / (before - after): the share that an arm regains of the baseline's fall to `after`."""
     from scipy import optimize
 
     gain, lost = arm.value - after.value, before.value - after.value

@@ -85,7 +85,7 @@ class Retraining:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The images of a family as training examples, and their splits."""
+    """The images of a family of models under test, as training examples, and their splits."""
 
     found: Read
     data: Path

@@ -165,7 +165,7 @@ def under(scene: Scene, word: str) -> Scene:
 
 
 def cell_scenes(label: str, word: str, number: int) -> Iterator[Scene]:
-    """Yield this number of rendered fair days of a class under a condition or in a colour. None of them is a source."""
+    """Yield this number of drawn scenes of a class under a condition or in a colour. No source has their seeds."""
     for place in range(number):
         yield under(random_scene(FIRST_CELL + place, "object", label).with_look(weather="sunny", time="day"), word)
 

@@ -1,5 +1,5 @@
-"""The folder of a run as a store: `augment` fills and resumes it, and `again` compares with it. `run.json` is written
-after each value and image, so that finished work is kept however the run ends.
+"""The folder of a run as a store. The command `augment` fills and resumes it, and `again` compares with it.
+`run.json` is written after each value and image, so that finished work is kept however the run ends.
 """
 
 from __future__ import annotations

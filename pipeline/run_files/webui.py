@@ -27,7 +27,7 @@ class MadeWith:
 
     @property
     def sampler(self) -> str:
-        """Name of the scheduler in the web UI."""
+        """Name that Stable Diffusion web UI gives to the scheduler."""
         return _SAMPLERS.get(self.scheduler, self.scheduler)
 
     def unit_model(self, title: str) -> str:

@@ -100,7 +100,7 @@ class BatchStatus:
     sources: int
     passes: tuple[PassStatus, ...]
     cost: float | None
-    """Cost so far: the price of all minutes with finished work. None if the plan has no price."""
+    """Cost so far: the price of all clock minutes in which some work was finished. None if the plan has no price."""
     currency: str
     accepted: int
     """Number of images that people accepted."""

@@ -161,9 +161,7 @@ class Searches:
         """
         near = next((one for one in self.state(batch).near if one.key == cell), None)
         if near is None:
-            raise UserError(
-                "show_search lists no weak cell with this key under “near”: take one of its keys.", field="cell"
-            )
+            raise UserError("No weak cell has this key: take a key that show_search lists under “near”.", field="cell")
         self._execution.more_alternatives(near.run, near.keyword)
         return {"run": near.run, "keyword": near.keyword}
 

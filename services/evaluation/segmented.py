@@ -62,8 +62,8 @@ class PixelCells:
     lost: Flags
     """(test cases, protected classes): True if the segmenter loses the class in the test case."""
     said: NDArray[np.uint8]
-    """(test cases, groups x (groups + 1) / 8), as bits. A bit is True if the share of one class predicted as another is
-    at least as large as in the whole set. The last column is for predictions outside the masks' classes."""
+    """Packed bits of a matrix (groups, groups + 1) for each test case. A bit is True if the share of a group that is
+    predicted as another is at least as large as in the whole set. The last column is for predictions of no group."""
     said_before: NDArray[np.uint8]
     """Like `said`, for the original of each source."""
 

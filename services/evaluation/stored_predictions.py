@@ -41,7 +41,7 @@ LOOKED_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class ClassifierAnswers:
-    """Answers of a classifier for some images, without those that are unread or have no label."""
+    """Answers of a classifier for some images. Images that it has not read, or that have no label, are left out."""
 
     place: Numbers
     """Position of each answer's image in the `Images` asked for."""

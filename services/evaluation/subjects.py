@@ -417,8 +417,8 @@ class _Reading:
         return place[first[~np.isin(known, covered)]]
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Return all reconstructions of the sources of these test cases, drawn by the recipes of their control sets
-        with any method and start. Rejected ones are included.
+        """Return the reconstructions of these test cases' sources, also rejected ones. Their recipe is that of the test
+        case's control set; their method and start may differ.
         """
         table = self._table
         fits = self._is_control & table.there & (table.segmentation == segments)

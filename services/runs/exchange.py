@@ -46,7 +46,7 @@ MOST_RUNS = 1000
 
 @dataclass(frozen=True)
 class Taken:
-    """Result of opening a picture: the run to show."""
+    """Result of opening an uploaded picture: the run that was stored in it, or a new run of it."""
 
     run_id: str
     case_id: int | None = None

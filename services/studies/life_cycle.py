@@ -253,7 +253,7 @@ def _before_votes(study: Study, sent: AskForVotes) -> Mapping[str, object]:
     if (votes, consensus) == (rules.votes, rules.consensus):
         raise UserError("The study has these numbers already: change the votes or the consensus.", field="votes")
     if not votes < 2 * consensus <= 2 * votes:
-        raise UserError(f"With {votes} votes, set the consensus to {votes // 2 + 1} to {votes}.", field="consensus")
+        raise UserError(f"With {votes} votes, a consensus needs {votes // 2 + 1} to {votes}.", field="consensus")
     # The smallest consensus of this many votes that is at least as strict as that of the present rules.
     return {"as_strict": math.ceil(votes * rules.consensus / rules.votes - 1e-9)}
 

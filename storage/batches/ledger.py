@@ -301,7 +301,7 @@ class Batches(Repository):
 
     @write
     def worker_died(self, db: Db, pieces: Sequence[int]) -> None:
-        """Plan the leased work of a dead worker again. Work with which `MOST_DEATHS` workers died fails."""
+        """Plan the leased work of a dead worker again. Work fails after `MOST_DEATHS` workers died on it."""
         values = {"pieces": pack(list(pieces)), "most": MOST_DEATHS, "time": now()}
         db.execute(_QUERIES["worker_died"], values)
 

@@ -314,7 +314,7 @@ def test_the_language_model_chooses_the_edits_by_a_prompt_of_its_own(studio: Stu
     card = page.locator("#stage-counterfactuals")
     page.click("#combinations-said")
     page.click("[data-key=combinations-model]")
-    expect(card).to_contain_text("has no prompt for this choice, so combinations would be spread evenly")
+    expect(card).to_contain_text("has no prompt for letting the model choose")
     page.click("#run-counterfactuals")
     expect(page.locator("#note-counterfactuals-0")).to_contain_text("The edits were spread evenly")
     expect(page.locator("#state-counterfactuals")).to_have_text("ready")

@@ -25,7 +25,7 @@ from ui.evaluate.words import Links, clipped
 from ui.markup import Html
 
 MOST_LABELS = 14
-"""Maximum number of labels of a confusion matrix. Of more labels, those that lose most right answers are shown."""
+"""Maximum number of labels of a confusion matrix. If there are more, the labels whose accuracy falls most are shown."""
 MOST_NARROW = 6
 """Maximum number of labels with which two matrices fit side by side on a laptop."""
 _WRONG = {"classification": "wrong", "segmentation": "loses a class"}
@@ -172,7 +172,7 @@ def first_table(found: Evaluated) -> EditTable | None:
 
 
 def newly_wrong(found: Evaluated) -> str:
-    """Return the name of the error that the tables of edits count."""
+    """Return the column title of the tables of edits, such as "newly wrong"."""
     return "newly wrong" if found.kind == "classification" else "loses a class"
 
 

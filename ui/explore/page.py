@@ -218,7 +218,7 @@ class Explorer:
         return f"Not done for {len(messages)} of {len(messages) + len(done.done)}. {' '.join(messages[:NAMED])}{more}"
 
     def _note(self, command: type[Command], fields: Mapping[str, Any], run_id: str, error: UserError) -> str:
-        """Return the card that shows a problem. The card of a stage shows the problem until the person tries again."""
+        """Return the name of the card that shows a problem. A stage's card shows it until the person tries again."""
         if not issubclass(command, RunCommand) or not run_id:
             return "source" if run_id else "start"
         stage = command.about(fields)
@@ -310,8 +310,8 @@ class Explorer:
 
 
 def page_functions(explorer: Explorer) -> list[Callable[..., Reply]]:
-    """Return the functions that the page's script calls, with one argument each. They refuse scripts with a token, and
-    everything that our pages do not send, by HTTPException.
+    """Return the functions that the page's script calls, with one argument each. They raise HTTPException for
+    requests that the studio's own pages did not send, such as those of programs with an access token.
     """
 
     def function(act: Callable[[T], Reply], kind: type[T]) -> Callable[..., Reply]:

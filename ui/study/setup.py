@@ -117,7 +117,7 @@ def plain(items: Sequence[Item]) -> int:
 
 
 def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
-    """Return the parts of items with a known answer, by kind; empty for training if the rules ask for none."""
+    """Return the page's part of each kind of item with a known answer. It is empty for training without such a rule."""
     return {
         "control": given_shown(items, "control"),
         "quiz": given_shown(items, "quiz"),

@@ -437,7 +437,7 @@ def edit_tables(
 # (classes, classes + 1). The last column is for predictions of no class of the masks.
 
 LOST = 0.15
-"""Minimum IoU of a class that is found, and minimum fall of the IoU of a class that is lost."""
+"""Threshold in IoU: a class is found from this IoU on, and lost if its IoU falls by at least as much."""
 
 
 def counts_of(pixels: pd.DataFrame, classes: int) -> Array:
@@ -756,8 +756,8 @@ def states_of(judged: pd.DataFrame, ballots: pd.DataFrame, images: JudgedImages)
 
 def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, sizes: Array) -> float | None:
     """Return the weight of the score that makes the interval shortest (PPI++), from 0 to 1: the covariance of score and
-    votes, divided by the variance of the score. None for fewer than 50 judged images that the model gets wrong. `sizes`
-    are the numbers of images of the pools.
+    votes, divided by the variance of the score. None if fewer than 50 judged images are wrong. `sizes` are the numbers
+    of images in each pool.
     """
     if images.is_wrong.sum() < 50:
         return None
