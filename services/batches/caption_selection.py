@@ -33,7 +33,7 @@ _PLACES = {name: place for place, name in enumerate(EDIT_TYPES)}
 _NEARLY = 1e-9
 """Tolerance for rounding errors when shares are compared."""
 _ROUNDS = 4
-"""Maximum number of rounds that choose all captions, each with a lower word limit, before single ones are removed."""
+"""Maximum number of tries to choose all captions, each with a lower word limit. Then single captions are removed."""
 _SWAPS = 3
 """Maximum number of passes over all sources that swap captions to bring the edit types nearer to their shares."""
 
@@ -56,18 +56,18 @@ class SharingReport:
 
     sources: int
     sources_without: int
-    """Number of source images of which no caption is drawn."""
+    """Number of source images without any caption to draw."""
     offered: int
     """Number of captions that were written for all sources."""
     captions: int
     """Number of captions that are drawn."""
     shares: tuple[TypeShare, ...]
     words: tuple[tuple[str, int], ...]
-    """The most frequent new words of edits, each with the number of selected captions that have it."""
+    """Most frequent words that edits add, each with the number of selected captions that contain it."""
     most_of_a_word: int | None
-    """Maximum number of captions that may have the same new word; None without a limit."""
+    """Maximum number of captions that may contain the same new word; None if the plan sets no limit."""
     least_share_of_a_word: float | None
-    """Lowest limit on a word, as a share from 0 to 1, that might keep all captions. None if the limit removed none."""
+    """Lowest word limit that might keep all captions, as a share of them (0 to 1); None if the limit removed none."""
     left_out: Mapping[LeftOut, int]
     """Number of captions not drawn, by reason."""
 
@@ -107,11 +107,11 @@ def new_words(edit: Edit) -> frozenset[str]:
 
 
 def select_captions(sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> SelectedCaptions:
-    """Choose the captions to draw. `sources` has the key and the captions of each source, and is read once.
+    """Choose the captions to draw. `sources` yields key and captions of each source image.
 
-    A new word may be in at most the plan's share of the chosen captions, but always in one. Captions are swapped within
-    a source to bring the shares of edit types near to the plan's, in at most `_SWAPS` passes over all sources. A
-    caption with n edits counts 1/n for the type of each edit.
+    The plan limits the share of chosen captions that contain the same new word; one such caption is always allowed.
+    Captions are swapped within a source to bring the shares of edit types near to the plan's, in at most `_SWAPS`
+    passes over all sources. A caption with n edits counts 1/n for the type of each edit.
     """
     return _CaptionSelection(sources, plan).shared()
 
@@ -120,16 +120,16 @@ _Weights = tuple[tuple[int, float], ...]
 
 
 class _Kind(NamedTuple):
-    """Edit types and new words of a caption, by which it is selected. Captions of equal kind share one object."""
+    """Edit types and new words of a caption. Captions with the same types and words share one object."""
 
     weights: _Weights
-    """Pairs of an edit type's index in `EDIT_TYPES` and its share of the caption's edits. The shares add up to 1."""
+    """Pairs (index in `EDIT_TYPES`, share of the caption's edits that have this type). The shares add up to 1."""
     words: tuple[str, ...]
     """New words of the caption's edits, sorted."""
 
 
 class _CaptionSelection:
-    """State while captions are chosen. An `offer` is the index of a caption among the eligible ones of its source."""
+    """State while captions are chosen. An `offer` is the index of a caption among its source's eligible captions."""
 
     def __init__(self, sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> None:
         edits = plan.edits
@@ -152,7 +152,7 @@ class _CaptionSelection:
         self.wanted = sum(self.may)
         """Number of captions that would be drawn without a word limit."""
         self.totals, self.lengths = Counter[str](), Counter[int]()
-        """Numbers of captions that may be drawn: `totals` by new word, `lengths` by number of new words."""
+        """Numbers of eligible captions: `totals` by new word, `lengths` by how many new words a caption has."""
         for kind, number in Counter(chain.from_iterable(self.offers)).items():
             self.lengths[len(kind.words)] += number
             self.totals.update(dict.fromkeys(kind.words, number))
@@ -161,7 +161,7 @@ class _CaptionSelection:
     def _eligible(
         self, captions: Sequence[CounterfactualCaption], types: Mapping[str, float]
     ) -> tuple[list[_Kind], list[int]]:
-        """Return two lists: kinds and indices of the captions of a source that may be drawn. Count the others."""
+        """Return kinds and indices of a source's eligible captions, as two lists. Count the others by reason."""
         kinds, places = list[_Kind](), list[int]()
         self.offered += len(captions)
         for place, caption in enumerate(captions):
@@ -188,7 +188,7 @@ class _CaptionSelection:
         self.by_type = [0.0] * len(EDIT_TYPES)
         self.by_word = Counter[str]()
         self.picked: list[list[int]] = [[] for _ in self.offers]
-        """For each source, the indices of its chosen captions."""
+        """For each source, the indices of its chosen captions among its eligible captions."""
 
     def shared(self) -> SelectedCaptions:
         """Choose captions, and return them with a report."""
@@ -212,7 +212,7 @@ class _CaptionSelection:
         return max(1, int((self.limit_share or 1.0) * self.number + _NEARLY))
 
     def _fitting(self, limit: int) -> int:
-        """Return an upper bound on the number of captions if each word may be in at most `limit` of them."""
+        """Return an upper bound on the number of captions that can be chosen if no word may be in more than `limit`."""
         room, fitting = sum(min(number, limit) for number in self.totals.values()), 0
         for length, number in sorted(self.lengths.items()):
             more = min(number, room // length) if length else number
@@ -220,9 +220,9 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the first limit on the number of captions with the same word; None if the plan sets no limit.
+        """Return the word limit (captions per word) of the first try; None if the plan sets no limit.
 
-        It is the highest limit within the plan's share of the captions that can then be chosen. Later ones are lower.
+        It is the highest limit that may keep to the plan's share. Later tries have lower limits.
         """
         if self.limit_share is None:
             return None
@@ -236,14 +236,14 @@ class _CaptionSelection:
         return low
 
     def _least_share(self) -> float | None:
-        """Return the lowest word limit, as a share, that might keep all wished captions; None if none is wished."""
+        """Return the lowest word limit that might keep all captions, as a share of them; None if there are none."""
         if not self.wanted:
             return None
         limits = range(1, self.wanted + 1)
         return limits[bisect_left(limits, self.wanted, hi=len(limits) - 1, key=self._fitting)] / self.wanted
 
     def _fill(self) -> None:
-        """Choose captions for each source. With a word limit, every source gets one before any source gets two."""
+        """Choose captions for each source. With a word limit, each source gets one before any source gets a second."""
         most = max(self.may, default=0)
         for enough in range(1, most + 1) if self.limit is not None else (most,):
             for source, may in enumerate(self.may):
@@ -273,8 +273,8 @@ class _CaptionSelection:
         return None if best is None else best[2]
 
     def _reached(self, weights: _Weights) -> float:
-        """Return the number of chosen captions of an edit type, divided by its wished share: a mean over edit types,
-        weighted by `weights`. If no shares are wished, each share counts as 1.
+        """Return how well edit types are served: the chosen captions of a type divided by its wished share, averaged
+        over types by `weights`. Without wished shares, each counts as 1.
         """
         shares = self.wished or [1.0] * len(EDIT_TYPES)
         return sum(weight * self.by_type[one] / shares[one] for one, weight in weights)
@@ -293,7 +293,7 @@ class _CaptionSelection:
             self.by_word[word] += by
 
     def _bring_nearer(self) -> None:
-        """Swap captions within their sources while that brings the edit types nearer to their shares."""
+        """Replace chosen captions by others of the same source while that brings edit types nearer to their shares."""
         if self.wished is None:
             return
         targets = [share * self.number for share in self.wished]
@@ -309,8 +309,8 @@ class _CaptionSelection:
                 break
 
     def _swap(self, source: int, targets: list[float], gains: dict[tuple[_Weights, _Weights], float]) -> bool:
-        """Make the swap within a source that brings the number of captions by type nearest to `targets`. Return False
-        if no swap helps. `gains` caches results of `_gain`.
+        """Replace one chosen caption of a source by another, so that the captions per type come nearest to `targets`.
+        Return False if no swap helps. `gains` caches results of `_gain`.
         """
         offers, picked = self.offers[source], self.picked[source]
         come = {kind.weights for offer, kind in enumerate(offers) if offer not in picked}
@@ -330,7 +330,7 @@ class _CaptionSelection:
         return False
 
     def _gain(self, gone: _Weights, come: _Weights, targets: list[float]) -> float:
-        """Return the change by a swap in the sum over all types of (captions - target)². Negative values are better."""
+        """Return the change in the sum over types of (captions - target)² if `come` replaces `gone`. Less is better."""
         change = {one: -weight for one, weight in gone}
         for one, weight in come:
             change[one] = change.get(one, 0.0) + weight

@@ -1,4 +1,4 @@
-"""Does the work of a batch on a cluster by Ray: workers are actors on its machines, each with its own models.
+"""Does the work of a batch on a Ray cluster. The workers are Ray actors on its machines, each with its own models.
 
 No other module imports Ray (`requirements-batch.txt`), and this one imports it at first use. Only paths, keys and plain
 data are sent. Each machine reads the data set and writes the images itself, under the same paths as this machine. Every
@@ -30,7 +30,7 @@ from services.batches.worker_process import Answer, LotDone, MakeRunner, Ready, 
 from storage.workspace import IMAGES
 
 ANSWERS_WITHIN = 600.0
-"""Maximum seconds for all nodes to answer the first check: a busy one takes minutes to import packages."""
+"""Maximum seconds for all machines to answer the first check: a busy machine takes minutes to import packages."""
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NO_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Environment variable. If it is 0 when Ray is imported, Ray listens on 127.0.0.1 only, as it does on Windows and
@@ -72,8 +72,8 @@ class RayPool(WorkerPool[ActorSlot]):
     """A pool of workers that are Ray actors. Ray starts an actor once a machine has a CPU or GPU free for it."""
 
     def __init__(self, order: Order, workers: int | None = None, make: MakeRunner = Worker) -> None:
-        """Create the pool within `on_ray`, which explains `workers`. Each actor calls `make` to get the object that
-        does its work.
+        """Create the pool; call this within `on_ray`, which explains `workers`. Each actor calls `make` to get the
+        object that does its work.
 
         Raises UserError if the cluster has neither GPU nor CPU, if the folder of images cannot be written to, or if a
         node cannot work: it does not see the data set or the workspace, or has another version of the studio.
@@ -173,7 +173,7 @@ class _Actor:
         self._one_at_a_time: AbstractContextManager[object] = nullcontext() if self._order.helpers else threading.Lock()
 
     def begin(self) -> Ready | UserError:
-        """Return `Ready`, or an error if this machine cannot work: it may have joined after all nodes were checked."""
+        """Return `Ready`, or an error if this machine cannot work. It may have joined after the check of all nodes."""
         if problem := _problem_here(self._order, self._token, version()):
             return UserError(f"A node that has joined the cluster {problem}")
         try:

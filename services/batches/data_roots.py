@@ -35,8 +35,8 @@ class DataRoots:
         self._folders = tuple(folder.resolve() for folder in folders)
 
     def require_text(self, text: str) -> None:
-        """Check the paths in the text of a plan. Call this before reading the plan, since that opens its files. Raises
-        UserError, with "plan" as its field, if a script may not use a path or the studio has no such folders.
+        """Check the paths in the text of a plan. Call this before reading the plan, which opens files. Raises
+        UserError, with "plan" as its field, if a script may not use a path or no folders were given.
         """
         if not self._folders:
             raise _refusal(
@@ -74,8 +74,8 @@ class DataRoots:
         return plan.with_root(root)
 
     def require_file(self, file: str, field: str, instead: str) -> None:
-        """Raise UserError if a script names a file outside the allowed folders. `field` is the field of its command.
-        `instead` completes the advice “choose …” of the message.
+        """Raise UserError if `file`, which a script names, is outside the allowed folders. `field` is the command's
+        field for it. The message advises “choose `instead`”.
         """
         if self._place(file) is None:
             files = f"files below {self._names()}" if self._folders else "no file on this machine"
@@ -86,7 +86,7 @@ class DataRoots:
             )
 
     def _require(self, name: str, text: str) -> Path:
-        """Resolve and return the path `text` of the setting `name`. Raises UserError if no allowed folder has it."""
+        """Return the resolved path `text` of the setting `name`. Raises UserError if it is in no allowed folder."""
         place = self._place(text)
         if place is None:
             raise _refusal(

@@ -27,7 +27,7 @@ class SceneWriter(Protocol):
     """Draws scenes, and writes a plan for a batch of them. Only `demo` implements it."""
 
     def write_scenes(self, folder: Path, kind: TaskKind, count: int, seed: int, on_count: OnCount) -> None:
-        """Draw a data set. `on_count` gets the number of scenes written and the total, and may raise to stop it."""
+        """Draw a data set. `on_count` gets the number of scenes written and `count`, and may raise to stop the work."""
 
     def plan_text(self, root: str, kind: TaskKind) -> str:
         """Return the TOML text of a plan for a batch of the data set at `root`."""

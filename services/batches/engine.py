@@ -1,5 +1,5 @@
-"""Runs a batch to its end: captions of all sources, then all text of the language model, then all images. Planned work
-is leased to workers, and their results are recorded in the ledger.
+"""Runs a batch to its end: captions of all sources, then all text of the language model, then all images. Work comes
+from the ledger, the batch's tables in the database. Results are recorded there.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Engine:
             self._ahead = self._pool(self._order)
 
     def _has_work(self, stage: Pass) -> bool:
-        """Return True if a pass needs workers: always, except for "language" with a recipe that has no such stages."""
+        """Return True if a pass needs workers. Only "language" may need none: some recipes have no language stages."""
         return stage != "language" or bool(stages_of(self._recipe, stage))
 
     def _run(self) -> Outcome:

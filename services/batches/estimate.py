@@ -47,7 +47,7 @@ class Estimate:
 
     @property
     def hours_known(self) -> float | None:
-        """Return the hours of the measured stages, a lower bound; None if none was measured."""
+        """Return the hours of only the stages that were measured; None if none was."""
         known = [hours for hours in self.hours_by_stage.values() if hours is not None]
         return sum(known) if known else None
 

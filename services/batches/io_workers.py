@@ -74,7 +74,7 @@ class OpenedSource:
     image: Image.Image
     mask: NamedMask | None
     kept: ReadSource | None = None
-    """Files saved for a source just read from the data set, else None. Safe on the disk after `FileWork.settle`."""
+    """Files saved for the source, safe on the disk after `FileWork.settle`; None if it came from the workspace."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class FileWork:
             return self._opened[0]
 
     def read(self, piece: Piece) -> OpenedSource | UnreadSource:
-        """Read a piece's source from the data set and save it in the workspace. Raises UserError for a full disk."""
+        """Read a source image from the data set and save it in the workspace. Raises UserError if the disk is full."""
         try:
             picture, task, mask = read_item(self._data, self._order.plan, piece.item)
         except OSError as error:  # an absent disk or share may come back

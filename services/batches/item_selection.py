@@ -16,7 +16,7 @@ from core.words import count_of, few_names
 from services.batches.plan_file import ChoosePart, nearest_first
 
 _SEEN = 1000
-"""Maximum number of class names, and of values of an attribute, that are remembered for the report."""
+"""Maximum number of class names, and of values of each attribute, to remember for the report."""
 _RANKS = 2**64
 
 
@@ -82,8 +82,8 @@ class ItemSelection(Iterator[Item]):
             yield item
 
     def _of_lowest_ranks(self, fitting: Iterable[tuple[int, Item]]) -> list[tuple[int, int, Item]]:
-        """Return the items with the lowest ranks: the plan's number of each class, or else its number in all. Each
-        comes as (negative rank, position among the fitting items, item).
+        """Return the items with the lowest ranks: as many of each class as the plan takes, or else as many in all. Each
+        is a tuple (negative rank, position in `fitting`, item).
         """
         a_class = self._choose.a_class
         most = a_class or self._choose.number or 0

@@ -43,7 +43,7 @@ SAID_BY_PLAN = {
     "generation.seed_mode": "make.seed",
     "generation.seed": "make.seed",
 }
-"""Settings that make.settings may not contain, each with the plan's own key for it."""
+"""Settings that make.settings may not contain, each with the key of the plan to use instead."""
 LONGEST_NAME = 100
 _SO_MANY = ("spread", "at random", "factorial", "model")
 """Values of `counterfactuals.combinations` for which `counterfactuals.captions` is the maximum number of captions."""
@@ -111,7 +111,7 @@ class DataPart(_Part):
     """The data set with the source images. It is read where it is, without a copy."""
 
     root: str = Field(min_length=1)
-    """Path of a folder or an archive. A plan's file may give it relative to its own folder; here it is absolute."""
+    """Absolute path of a folder or an archive. In a plan's file it may be relative to the folder of that file."""
     layout: str = Field(min_length=1)
     """Name of a layout of `formats.layouts`."""
     split: str = ""
@@ -148,7 +148,7 @@ class ChoosePart(_Part):
     a_class: int | None = Field(None, ge=1)
     """Maximum number of items of each class, drawn at random; None for no limit."""
     share: float | None = Field(None, gt=0, le=1)
-    """Share of the items, above 0 and at most 1. Each item is drawn by itself, so their number is approximate."""
+    """Share of the items to take, above 0 and at most 1; approximate, since each item is drawn independently."""
     number: int | None = Field(None, ge=1)
     """Maximum number of items in all, drawn at random; None for no limit."""
     attributes: dict[str, Names] = Field(default_factory=dict)
@@ -182,7 +182,7 @@ class EditsPart(_Part):
     types: Annotated[dict[str, float], AfterValidator(_edit_types)] = Field(default_factory=dict)
     """Relative share of each edit type; types that are not listed are not drawn. Empty: all types, in any shares."""
     most_share_of_a_word: float | None = Field(None, gt=0, le=1)
-    """Maximum share of the captions with the same new word, above 0 and at most 1. One caption may always have it."""
+    """Maximum share of captions that contain the same new word, above 0 to 1. One such caption is always allowed."""
     captions_a_source: int | None = Field(None, ge=1, le=200)
     """Maximum number of captions of one source image; None for all that were written."""
 
@@ -251,7 +251,7 @@ class BatchPlan(_Part):
         return self.model_copy(update={"data": self.data.model_copy(update={"root": str(root.absolute())})})
 
     def task_of(self, label: str) -> Task:
-        """Return the task of an item with its own `label`, "" for none. Raises UserError if a label is missing."""
+        """Return an item's task. `label` is the item's own label or "". Raises UserError if it lacks a needed label."""
         part = self.task
         task = Task(part.kind, part.label or (label if part.kind == "classification" else ""), part.protected)
         if part.kind == "classification" and not task.label.strip():
@@ -379,8 +379,8 @@ def settings_of(plan: BatchPlan) -> Settings:
 
 
 def plans_of_methods(plan: BatchPlan, methods: Sequence[str]) -> tuple[tuple[BatchPlan, ...], tuple[BatchPlan, ...]]:
-    """Return a plan for each method, and plans that draw their control sets, all with the items of `plan`. A method is
-    a recipe, such as "lance", or a recipe and the start of its drawing, such as "dillema:inverted".
+    """Return plans of all methods, and plans of their control images (drawn without edits), for the items of `plan`. A
+    method is a recipe ("lance"), or a recipe and a start of drawing ("dillema:inverted").
 
     Each plan has the settings that its recipe reads. If a recipe writes fewer captions than the plan allows, all are
     drawn. Raises UserError for an unknown method, or a setting that no method reads or that cannot be used.
@@ -409,7 +409,7 @@ def plans_of_methods(plan: BatchPlan, methods: Sequence[str]) -> tuple[tuple[Bat
 
 
 def _method_of(name: str) -> tuple[Recipe, str]:
-    """Split the name of a method into its recipe and its start. The start is "" to use the profile's start."""
+    """Split a method such as "dillema:inverted" into recipe and start of drawing, "" for the profile's start."""
     recipe_name, _, start = name.partition(":")
     recipe, starts = _recipe(recipe_name, "methods"), get_args(Start)
     if start and start not in starts:
@@ -426,7 +426,7 @@ def _recipe(name: str, key: str) -> Recipe:
 
 
 def _by(plan: BatchPlan, recipe: Recipe, start: str, title: str) -> BatchPlan:
-    """Return the plan with another recipe, start and title. Settings that the recipe does not read are left out."""
+    """Return the plan with another recipe, start of drawing and title. Drop settings that the recipe does not read."""
     known = _known_settings(_plain_settings(plan, recipe), recipe)
     settings = {name: value for name, value in plan.make.settings.items() if name in known}
     if start:
@@ -486,10 +486,10 @@ def _required_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tu
 
 
 def _whole(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Complete the content of a plan's file for `BatchPlan`: absolute paths, listed keys, full setting names, a name.
+    """Complete the content of a plan's file for `BatchPlan`: make paths absolute, read the file of keys, flatten the
+    settings, add a name.
 
-    Values of a wrong type stay as they are, since `BatchPlan` refuses them. Raises UserError for a file of keys that
-    cannot be read.
+    Wrong types stay as they are: `BatchPlan` refuses them. Raises UserError if the file of keys cannot be read.
     """
     whole = {name: {**part} if isinstance(part, dict) else part for name, part in data.items()}
     if whole.get("name", "") == "":
@@ -523,7 +523,7 @@ def _keys_in(file: Path, path: Path) -> list[str]:
 
 
 def _text_in(file: Path, what: str, field: str = "") -> str:
-    """Return the text of a file. Raises UserError, with `what` as its subject, if the file is unreadable."""
+    """Return the text of a file. Raises UserError if it is unreadable; the message begins with `what`."""
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

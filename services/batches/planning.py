@@ -1,7 +1,7 @@
-"""Plans the work of each pass of a batch (captions, language, images) in its ledger before any of it is done.
+"""Plans all work of a pass of a batch (captions, language, images), and records it in the ledger before any is done.
 
-Only the order of the sources decides which work is done together, as a lot. Each image records the size of the group
-that is drawn together, and its position there. So a plan gives the same images with any number of workers and retries.
+Only the order of the sources decides which work is done together, as a lot. Each image records the size of its lot, and
+its position there. So a plan gives the same images with any number of workers and retries.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from storage.workspace import Workspace
 SOURCES_OF_A_LOT = 8
 """Number of sources that are captioned together, or that the language model writes for together."""
 TOGETHER = 512
-"""Number of sources planned together. Their images of one shape fill whole lots, except perhaps the last lot."""
+"""Number of sources planned together. Their images of equal shape fill whole lots; only the last may be smaller."""
 EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
 TAKEN_OUT = "Its caption was taken out before it was drawn."
 
 
 _Image = TypeVar("_Image", NewWork, Chosen)
 _Shapes = defaultdict[Hashable, list[_Image]]
-"""Images to plan, by a key of the drawing method: only images of equal shape can be drawn together."""
+"""Images to plan, by shape: a key from the drawing method. Only images of equal shape can be drawn together."""
 
 
 def _in_lots(shapes: Mapping[Hashable, list[_Image]], first: int, at_once: int) -> tuple[list[_Image], int]:
-    """Put images of equal shape into lots of `at_once`, numbered from `first`. Return all and the next free number."""
+    """Put images of equal shape into lots of `at_once`, numbered from `first`. Return them and the next number."""
     lot, work = first, list[_Image]()
     for same in shapes.values():
         for at, one in enumerate(same):
@@ -74,7 +74,7 @@ class Planner:
         self._model = self._method.model_name(load_models(order.profile), self._own)
 
     def next_pass(self) -> Batch | None:
-        """Plan passes in order, up to one with work to do. Return the batch at that pass, or None if none has work."""
+        """Plan passes in order until one has work to do. Return the batch at that pass, or None if no pass has work."""
         for stage in PASSES:  # an earlier pass may have work left, or sources to retry
             if stage == "images":
                 self._plan_images()
@@ -162,7 +162,7 @@ class Planner:
         shapes[method.shape(self._own, run.size)].append(NewWork(source.id, key, 0, 0, seed, caption))
 
     def choose(self, chosen: Sequence[tuple[Candidate, ChosenBy, str]]) -> None:
-        """Plan images that a search chose, in new lots. Each comes with its `Chosen.chosen_by` and `Chosen.asked`."""
+        """Plan images that a search chose, in new lots. Tuples: (image, `Chosen.chosen_by`, `Chosen.asked`)."""
         runs, shapes = self._ledger.source_runs(list({one.run for one, _, _ in chosen})), _Shapes[Chosen](list)
         for one, how, question in chosen:
             shapes[self._method.shape(self._own, runs[one.run].size)].append(Chosen(one.id, 0, 0, how, question))
@@ -170,7 +170,7 @@ class Planner:
         self._ledger.choose(self._number, work)
 
     def _plan_edited(self) -> None:
-        """Plan images again if their captions were edited in Explore and the images are not begun. A search also gets
+        """Plan images again if their captions were edited in Explore before drawing began. With `holds_back`, also plan
         the captions that a person added there.
         """
         planning = self._method.planning(self._order.settings)
@@ -206,7 +206,7 @@ class Planner:
     def _added(
         self, run_id: str, run: SourceRun, planned: Collection[int]
     ) -> Iterator[tuple[int, CounterfactualCaption]]:
-        """Yield index and caption of each ticked caption that a person wrote, except at the indices `planned`."""
+        """Yield (index, caption) of each ticked caption that a person wrote. Skip the indices in `planned`."""
         captions, written = self._recipe.captions(_bare(run)), set[CounterfactualCaption]()
         for version in self._runs.history(run_id, self._recipe.last.name):
             if version.value.trace.author == "model":
@@ -221,8 +221,7 @@ def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
     """Find a planned caption in its run, where a person may have edited it since. Return its index and the caption to
-    draw now, which is None if it was taken out. Return None instead of the pair if no version of the run has the
-    planned caption.
+    draw now (None if it was taken out), or return None if no version of the run has the planned caption.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

@@ -1,4 +1,4 @@
-"""Pools of workers in this process or in other processes of this machine. `services.batches.cluster` has one on Ray."""
+"""Pools of workers, in this process or in processes of this machine. `services.batches.cluster` has a pool on Ray."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDS_WITHIN = 5.0
 LOOK_EVERY = 0.5
 """Seconds between two checks for a stop request."""
 MOST_DEATHS_AT_START = 3
-"""Number of deaths of workers in a row, per worker of a pool, after which the pool stops. Finished work resets it."""
+"""Number of worker deaths in a row, divided by the number of workers, at which the pool stops."""
 log = logging.getLogger(__name__)
 
 
@@ -65,7 +65,7 @@ def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callabl
 
 
 class HerePool:
-    """A pool that does the work in the calling thread, within `wait`."""
+    """A pool with one worker: the thread that calls `wait`."""
 
     def __init__(self, order: Order, make: MakeRunner = Worker) -> None:
         self._runner = make(order)
@@ -121,8 +121,8 @@ class WorkerPool(ABC, Generic[S]):
     """Sends lots (groups of work) to several workers, and replaces workers that die. All lots of a dead worker come
     back with `died` set.
 
-    A lot of only one piece of work may have killed a worker before. It is sent to a worker that has no other lot, so
-    that no other lot comes back as died.
+    A lot with a single piece of work may have killed a worker before, and may kill another. So it is sent only to a
+    worker that has no other lot.
     """
 
     def __init__(self, order: Order, workers: int, make: MakeRunner) -> None:
@@ -186,7 +186,7 @@ class WorkerPool(ABC, Generic[S]):
 
     @abstractmethod
     def _answers(self, busy: Sequence[S], seconds: float) -> Iterable[tuple[S, Answer | Died]]:
-        """Yield messages of busy workers; wait up to `seconds` for the first."""
+        """Yield messages of the `busy` workers, each with its worker. Wait up to `seconds` for the first."""
 
     @abstractmethod
     def _end(self, slots: Sequence[S]) -> None:
@@ -208,7 +208,7 @@ class WorkerPool(ABC, Generic[S]):
         self._post(slot, number, lot)
 
     def _replaced(self, slot: S, died: Died) -> list[Returned]:
-        """Replace a dead worker by a new one. Return the unfinished work of the dead worker."""
+        """Replace a dead worker, and return its unfinished work. Raises UserError after too many deaths in a row."""
         self._end([slot])
         self._deaths += 1
         if self._deaths >= MOST_DEATHS_AT_START * len(self._slots):

@@ -88,8 +88,8 @@ class BatchRuns:
         data_roots: DataRoots | None = None,
         scenes: DrawnScenes | None = None,
     ) -> None:
-        """Create the runs. Scripts' plans may name files only in `data_roots`; with None, scripts cannot plan batches.
-        `scenes` draws the drawn scenes that plans name as data sets.
+        """Create the object. Scripts' plans may name files only in `data_roots`; with None, scripts cannot plan
+        batches. `scenes` draws data sets of drawn scenes that plans name.
         """
         workers = partial(workers_here, spare=1)  # leaves one core to the pages
         self._workspace, self._ledger = workspace, workspace.batches
@@ -101,12 +101,12 @@ class BatchRuns:
         self._run: _Run | None = None
         self._problems: dict[int, str] = {}
         self._choosing: dict[int, Choose] = {}
-        """Functions that choose the images to draw, by waiting batch. Batches that draw all images are absent."""
+        """Functions that choose the images to draw, by number of the waiting batch; absent if it draws all images."""
         self._thread: threading.Thread | None = None
         self._closing = False
         self.pool: Callable[[Order], Pool] = lambda order: ProcessPool(order, order.plan.run.workers or workers())
         self.planning = WorkQueue(self._changes, name=PLANNING)
-        """Queue that chooses the items of plans. The result for a plan is the number of its batch."""
+        """Queue of plans whose items are to be chosen. The result of each is the number of its batch."""
 
     # Commands of pages and scripts
 
@@ -216,11 +216,11 @@ class BatchRuns:
 
     @does("plan-any-batch", PlanBatch)
     def plan(self, sent: PlanBatch) -> WorkView:
-        """Choose the items of a data set on this machine by a plan, and record them as the sources of a batch. Raises
-        UserError for an unusable plan, and for a script's plan that names a forbidden path.
+        """Queue a plan: choose items of a data set on this machine, and record them as the sources of a batch. Raises
+        UserError for an unusable plan, or a forbidden path in a script's plan.
 
-        `planning` shows progress. If a batch of this plan exists, its number is the result. If this plan is being
-        worked on, that work continues.
+        Return the progress, with the batch's number as its result; `planning` shows it too. If a batch of this plan
+        exists, its number is the result. If this plan is being worked on, that work continues.
         """
         if isinstance(sent, PlanByScript):
             self._data_roots.require_text(sent.plan)
@@ -249,12 +249,12 @@ class BatchRuns:
             self._line_up(number)
 
     def stopping(self, number: int) -> bool:
-        """Return True if the running batch was asked to stop."""
+        """Return True if batch `number` runs in this process and was asked to stop."""
         with self._lock:
             return self._place(number) == "stopping"
 
     def close(self, seconds: float = CLOSING_SECONDS) -> None:
-        """Stop the running batch, which can resume later, and begin no other. Wait at most `seconds` for its end."""
+        """Stop the running batch (it can be resumed later), and begin no other. Wait at most `seconds` for its end."""
         with self._lock:
             self._closing = True
             self._waiting.clear()

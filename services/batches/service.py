@@ -106,7 +106,7 @@ class BatchStatus:
     """Number of images that people accepted."""
     rejected: int
     valid: int
-    """Number of accepted images that the votes of studies find valid."""
+    """Number of accepted images that studies find valid, by their votes; an image counts once for each such study."""
     invalid: int
     place: Place = ""
     """State of the batch in this process; "" if it neither waits nor runs here."""
@@ -115,8 +115,8 @@ class BatchStatus:
 
     @property
     def state(self) -> State:
-        """Return the batch's state in this process if it has one here, else the state in the ledger. Only the ledger
-        knows if another process asked a running batch to stop.
+        """Return the state: `place` unless it is "", else the state recorded in the ledger. Exception: "stopping" if
+        another process asked the running batch to stop.
         """
         recorded = self._recorded_state()
         return recorded if self.place == "running" and recorded == "stopping" else self.place or recorded
@@ -157,7 +157,7 @@ class BatchStatus:
 
     @property
     def share_valid(self) -> float | None:
-        """Return the share of accepted images that studies find valid, or None without a study."""
+        """Return the share that is valid among the accepted images that studies judged, or None if none was judged."""
         judged = self.valid + self.invalid
         return self.valid / judged if judged else None
 
@@ -199,7 +199,7 @@ class SampleLook:
 
 
 def look_at(workspace: Workspace, batch: Batch, plan: BatchPlan) -> SampleLook:
-    """Check some source images of a batch. Raises UserError if its profile or data set is gone."""
+    """Check if some source images of a batch can be used. Raises UserError if its profile or data set is gone."""
     profile, some = load_profile(batch.profile), _some_sources(workspace, batch.id)
     unknown, problems = set[str](), Counter[str]()
     in_workspace = {source.run: source for source in some if source.run}
@@ -255,7 +255,7 @@ class BatchService:
     """The batches of a workspace. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, workers: Callable[[], int] = workers_here) -> None:
-        """`workers` returns the number of worker processes for a batch whose plan sets none."""
+        """Create the service. `workers` returns the number of worker processes for batches whose plan sets none."""
         self._workspace, self._ledger, self._workers = workspace, workspace.batches, workers
         self._looks: dict[tuple[int, State], SampleLook] = {}
 

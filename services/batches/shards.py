@@ -137,9 +137,9 @@ def work(
     stop: threading.Event | None = None,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Do the lots of shard `shard` of `of` shards (the first is 1), except those with results. Return the progress,
-    which is incomplete if `stop` was set. Raises UserError if nothing is handed out, if this shard is already running,
-    or if no worker can work; the results of finished lots are kept.
+    """Do the lots of shard number `shard`, counted from 1, of `of` shards. Skip lots that have results. Return the
+    progress, which is incomplete if `stop` was set. Raises UserError if nothing is handed out, if this shard is already
+    running, or if no worker can work; the results of finished lots are kept.
     """
     folder = _required(workspace, batch)
     header = _header(folder)
@@ -193,7 +193,7 @@ def _worked_off(
 
 
 def merge(workspace: Workspace, batch: int, order: Order) -> Progress:
-    """Record the results of shards, each once. When all work has results, remove its files.
+    """Record the results of shards in the ledger, each once. When all work has results, remove its files.
 
     Raises UserError if nothing is handed out, another process works on the batch, or a file of results cannot be read.
     """

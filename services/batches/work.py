@@ -41,7 +41,7 @@ _Sources = Mapping[int, Callable[[], OpenedSource | UnreadSource]]
 
 
 def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
-    """Return the text stages of a pass: “captions” has the first ones, which see the source, “language” the others."""
+    """Return the text stages of a pass. “captions” has the first stages, which see the source; “language” the rest."""
     names, looking = recipe.names, ("captioner", "segmenter")
     first = next((place for place, one in enumerate(recipe.stages) if one.producer not in looking), len(names))
     return {"captions": names[:first], "language": names[first:], "images": ()}[stage]
@@ -51,8 +51,8 @@ class Worker:
     """Does the work of one batch. Loads models at first use, and releases the models of other passes.
 
     Without helper processes, it does one `Lot` at a time and runs the models in the calling thread. With helpers, two
-    threads may call `do`: while the models work on one lot, in a thread of their own, the images of the lot before are
-    saved and the sources of the next are read. Both lots are in memory.
+    threads may call `do`: while the models work on one lot, in a thread of their own, the images of the previous lot
+    are saved and the sources of the next are read. Both lots are in memory.
     """
 
     def __init__(self, order: Order, models: Models | None = None) -> None:
@@ -187,7 +187,7 @@ class Worker:
 
 
 def _run(piece: Piece) -> SourceRun:
-    """Return the run of a piece's source, which was read in an earlier pass."""
+    """Return the run of a piece's source image. An earlier pass has begun that run."""
     assert piece.run is not None
     return piece.run
 
@@ -202,7 +202,7 @@ class _SavingStore(MemoryStore):
         """For each caption and seed, a function that waits for the saved test case and returns it."""
         self.failed: dict[tuple[CounterfactualCaption | None, int], Exception] = {}
         self._artifacts: dict[int, tuple[Image.Image, Awaited[StoredImage]]] = {}
-        """Each artifact by `id` of its picture, with a function that waits until it is saved. Artifacts repeat."""
+        """By `id` of a picture: the picture and a function that waits until it is saved. Test cases share artifacts."""
 
     def save_case(self, case: TestCase) -> None:
         image = self._io.submit(FileWork.save, case.image, in_galleries=True)
@@ -220,6 +220,6 @@ class _SavingStore(MemoryStore):
         return self._artifacts[id(picture)][1]
 
     def tell(self, event: Event) -> None:
-        """Record an image that could not be made."""
+        """Record the error if `event` says that an image could not be made. Ignore other events."""
         if isinstance(event, ImageFailed):
             self.failed[event.image.counterfactual, event.image.seed] = event.error

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class LotRunner(Protocol):
-    """Does the work of a batch, such as `Worker`. If it has helper processes, two threads may call `do` at a time."""
+    """Interface of objects that work on a batch, such as `Worker`. With helper processes, two threads may call `do`."""
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
         """Do a `Lot` (a group of work) and return the result of each piece, as `Worker.do` does."""
@@ -58,7 +58,7 @@ Answer = Ready | LotDone | UserError
 
 
 def with_helpers(order: Order, workers: int) -> Order:
-    """Return the order, with the number of helpers set to suit `workers` workers on this machine if it was None."""
+    """Return the order. If its number of helpers is None, set it to suit `workers` workers on this machine."""
     return order if order.helpers is not None else replace(order, helpers=helpers_here(workers))
 
 
