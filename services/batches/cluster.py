@@ -221,8 +221,8 @@ def _ray() -> Any:
 def _connected(workers: int | None, address: str) -> Any:
     if address.startswith("ray://"):
         raise UserError(
-            f"{address} is the address of a Ray client server, which this program cannot use: run it on a machine of "
-            "the cluster, with the address of the head node, such as 10.0.0.1:6379, or with auto."
+            f"{address} is the address of a Ray client server, which this program cannot use: run this program on a "
+            "machine of the cluster, with the address of the head node, such as 10.0.0.1:6379, or with auto."
         )
     if not address or address.rpartition(":")[0] in _LOOPBACK:
         os.environ.setdefault(_NO_CLUSTERS, "0")
@@ -251,5 +251,5 @@ def _connected(workers: int | None, address: str) -> Any:
             signal.signal(signal.SIGTERM, handler)
     if not address and ray.util.get_node_ip_address() != "127.0.0.1":
         ray.shutdown()
-        raise UserError("This program used a cluster before, so Ray would now listen on the network: restart it.")
+        raise UserError("This program used a cluster before, so Ray would now listen on the network: start it again.")
     return ray

@@ -40,7 +40,7 @@ class DataRoots:
         """
         if not self._folders:
             raise _refusal(
-                "This studio takes no plan from a script: plan it on the page Batches, or have the studio started with "
+                "This studio takes no plan from a script: plan it on the page Batches, or restart the studio with "
                 "--data-roots and the folders that scripts may plan with."
             )
         paths = named_paths(text)
@@ -78,10 +78,10 @@ class DataRoots:
         field for it. The message advises “choose `instead`”.
         """
         if self._place(file) is None:
-            files = f"files below {self._names()}" if self._folders else "no file on this machine"
+            only = f", only files below {self._names()}" if self._folders else ""
             raise UserError(
-                f"A script may name {files}, not {file!r:.200}: choose {instead}, or have the studio started with "
-                "--data-roots and a folder that has it.",
+                f"A script may not name {file!r:.200}{only}: choose {instead}, or restart the studio with --data-roots "
+                "and a folder that contains it.",
                 field=field,
             )
 
@@ -91,7 +91,7 @@ class DataRoots:
         if place is None:
             raise _refusal(
                 f"{name} is {text!r:.200}: a plan by a script may only read below {self._names()}. Plan it on the page "
-                "Batches, or have the studio started with --data-roots and a folder that has it."
+                "Batches, or restart the studio with --data-roots and a folder that contains it."
             )
         return place
 

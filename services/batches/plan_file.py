@@ -413,7 +413,7 @@ def _method_of(name: str) -> tuple[Recipe, str]:
     recipe_name, _, start = name.partition(":")
     recipe, starts = _recipe(recipe_name, "methods"), get_args(Start)
     if start and start not in starts:
-        raise UserError(f"{start!r:.80} is no start of a drawing: write {' or '.join(starts)}.", field="methods")
+        raise UserError(f"A drawing cannot start from {start!r:.80}: write {' or '.join(starts)}.", field="methods")
     return recipe, start
 
 

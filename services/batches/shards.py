@@ -145,8 +145,8 @@ def work(
     header = _header(folder)
     if header.version != version():
         raise UserError(
-            f"These lots were handed out by version {header.version} of the studio, and this is {version()}: install "
-            "that version, or take the lots back and hand them out again."
+            f"This work was handed out by version {header.version} of the studio, and this is {version()}: install "
+            f"{header.version}, or take the work back and hand it out again."
         )
     answered = {number for number, _ in _answers(folder)}
     share = [(number, lot) for number, lot in _lots(folder) if number % of == shard - 1]

@@ -28,7 +28,7 @@ class Head:
     """The heading of a row or a column of a coverage table."""
 
     value: str
-    """Value of the images in this row or column, "" for images without a value."""
+    """Value that the images of this row or column share, such as a class; "" for images without a value."""
     images: int
     """Number of images with the value. An image with several classes or edit types is in several cells."""
 
@@ -56,7 +56,7 @@ class CoverageTable:
 
     @property
     def facets(self) -> tuple[Facet, Facet]:
-        """Return the facets of the rows and of the columns."""
+        """Return the two facets (properties of images, such as "class"): of the rows, and of the columns."""
         return facets_of(self.grid)
 
 
@@ -72,13 +72,13 @@ class Gap:
 
 
 def facets_of(grid: CoverageGrid) -> tuple[Facet, Facet]:
-    """Return the facets of the rows and of the columns of a coverage table."""
+    """Return the two facets of a coverage table, such as "class" for the rows and "edit type" for the columns."""
     line, place = grid.split(" x ")
     return line, place  # type: ignore[return-value]
 
 
 def cell_filter(grid: CoverageGrid, line: str, place: str) -> ImageFilter:
-    """Return the filter that selects the images of a cell."""
+    """Return the filter for the images of a cell. `line` and `place` are the values of its row and its column."""
     line_facet, place_facet = facets_of(grid)
     return ImageFilter(facets={line_facet: (line,), place_facet: (place,)})
 
@@ -117,8 +117,8 @@ def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: st
 
 
 def gaps(table: CoverageTable) -> tuple[Gap, ...]:
-    """Return at most `MOST_GAPS` gaps: cells without images whose row and column have images. If any image of the table
-    is accepted, cells without an accepted image are gaps too.
+    """Return at most `MOST_GAPS` gaps: cells without images, if both their row and their column have a value and
+    images. If any image of the table is accepted, cells without an accepted image are gaps too.
 
     They are sorted by the number of images in the row times the number of images in the column, the largest product
     first.
@@ -138,7 +138,7 @@ def gaps(table: CoverageTable) -> tuple[Gap, ...]:
 
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:
-    """Return the rows sorted by `figures`. Rows with equal figures keep their order; rows without one come last."""
+    """Return the rows sorted by `figures`, a number by row value. Ties keep their order; rows without one come last."""
     with_figure = [head for head in table.lines if figures.get(head.value) is not None]
     rest: Sequence[Head] = [head for head in table.lines if figures.get(head.value) is None]
     return (*sorted(with_figure, key=lambda head: figures[head.value] or 0.0, reverse=falling), *rest)
@@ -159,7 +159,7 @@ class Figures:
 
 
 def figures_of(cell: Cell | None, model: str) -> Figures:
-    """Return the figures of a cell. `cell` is None for a cell without images. A share of zero images has no value."""
+    """Return a cell's figures for a model under test. `cell` is None if it has no images; shares then have no value."""
     reviews = cell.reviews if cell is not None else {}
     stands = cell.models.get(model, {}) if cell is not None else {}
     accepted, newly = reviews.get("accepted", 0), stands.get("newly wrong", 0)

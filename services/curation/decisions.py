@@ -231,7 +231,7 @@ class CurationDecisions:
         }
 
     def _repeat(self, session: int) -> int:
-        """Return the id of the image to show again now; 0 for none. The same decisions give the same image."""
+        """Return the id of the image to show again in a session; 0 for none. The same decisions give the same id."""
         state = self._decisions.session(session)
         # The seed is made of the session's numbers, so the choice survives a restart without being stored.
         fate = random.Random(f"{state.id} {state.decisions}")
@@ -242,7 +242,7 @@ class CurationDecisions:
 
 
 def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
-    """Describe a change in sentences. `done` is a word like "Accepted", `already` the state of unchanged images."""
+    """Describe a change in sentences. `done` is like "Accepted"; `already` describes the unchanged images."""
     sentences = [f"{done} {count_of(change.changed, 'image')}." if change.changed else "Nothing was changed."]
     if change.same:
         sentences.append(f"{count_of(change.same, 'image', 'was')} {already}.")

@@ -1,4 +1,4 @@
-"""Queries of the gallery: pages of a view, counts, and everything known of one image."""
+"""Queries of the gallery: pages of a view, counts, and everything known about one image."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PAGE = 60
 """Default number of images in a page."""
 MOST_IN_PAGE = 200
 MOST_HELD = 64
-"""Maximum number of views fixed by `hold`. With a million images, a view takes 0.1 MB, or 0.9 MB in some orders."""
+"""Maximum number of views kept by `hold`. With a million images, each takes 0.1 MB of memory, 0.9 MB in some orders."""
 MOST_LISTED = 16
 """Maximum number of cached views with a search, near-duplicates or a map region. A cached view pages faster."""
 LARGEST_PICTURE = 1024
@@ -52,24 +52,24 @@ class Totals:
     checks: Mapping[str, Mapping[str, int]]
     """Number of images by check and outcome."""
     models: Mapping[str, Mapping[str, int]]
-    """Number of images by model under test and standing (such as "newly wrong")."""
+    """Number of images by model under test and by what it made of them, such as "right" or "newly wrong"."""
     histograms: Mapping[str, tuple[Bar, ...]]
-    """Histograms of the requested checks. A histogram ignores the view's own limits on that check."""
+    """By requested check, the histogram of its figures. It ignores the view's own limits on that check."""
     scores: ScoreCounts | None = None
     """Numbers of images by validity score; None if none was ever scored. Ignores the view's limits on scores."""
     score_runs: tuple[ScoreRun, ...] = ()
-    """Runs of scoring that gave the scores, sorted by task."""
+    """Runs of the automatic scoring that gave the validity scores, sorted by task."""
     waiting: int = 0
     """Number of images that may belong to the view, but have no vector or perceptual hash yet."""
     agreements: Mapping[str, Agreements] = field(default_factory=dict)
-    """Agreement of the requested checks with votes, by check and task."""
+    """Agreement of each requested check with people's votes, by check and task."""
     judging: Mapping[str, Any] = field(default_factory=dict)
-    """The judge and its work, as `Judging.show` returns them; {} for a view that is no filter."""
+    """The model that judges images and its progress, as `Judging.show` returns them; {} unless the view is a filter."""
 
 
 @dataclass(frozen=True)
 class Detail:
-    """Everything known of one image."""
+    """Everything known about one image."""
 
     entry: CatalogueEntry
     case: StoredTestCase | None
@@ -102,7 +102,7 @@ class _Listed:
 
 @dataclass(frozen=True, eq=False)
 class _Alike(Held):
-    """The images of a view of near-duplicates that are not sorted by group or similarity."""
+    """The images of a view that selects near-duplicates and is not sorted by group or similarity."""
 
     waiting: int = 0
 
@@ -120,14 +120,14 @@ class Gallery:
         judging: Judging,
         on_request: Callable[[], None] = lambda: None,
     ) -> None:
-        """Create the queries. `on_request` is called at each request for a page, so that background work can pause."""
+        """Create the object. `on_request` is called at each request for a page, so that background work can pause."""
         self._workspace, self._meaning, self._asked = workspace, meaning, on_request
         self._near_duplicates, self._map = near_duplicates, image_map
         self._check_agreements, self._judging = check_agreements, judging
         self.entry = workspace.catalogue.get
         """Returns the catalogue's entry of an image by its id. Raises UserError for an unknown id."""
         self.judge_replies = workspace.judgements.replies
-        """Returns the questions about an image that a judge got, and the judge's replies, by the name of the check."""
+        """Returns, by name of the check, what a judging model was asked about an image and what it replied."""
         self._held = Latest[Held | _Listed](MOST_HELD)
         self._listed = Latest[_Listed | _Alike](MOST_LISTED)
         self._agreements = Latest[Mapping[str, Agreements]](MOST_LISTED)
@@ -177,7 +177,7 @@ class Gallery:
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
 
     def count(self, view: View, held_name: str = "") -> Count:
-        """Count the images of a view, or those fixed under `held_name`."""
+        """Count the images of a view, or those that `hold` fixed under `held_name`."""
         known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return Count(len(known.entries))
@@ -256,7 +256,7 @@ class Gallery:
         return _Listed((*first, *ranked.entries), max(waiting, ranked.waiting))
 
     def detail(self, entry_id: int) -> Detail:
-        """Return everything known of one image. Raises UserError for an unknown one."""
+        """Return everything known about an image. Raises UserError if the image is unknown."""
         workspace = self._workspace
         entry = workspace.catalogue.get(entry_id)
         case = workspace.test_cases.get(entry.test_case) if entry.test_case is not None else None

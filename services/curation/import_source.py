@@ -43,7 +43,7 @@ from storage.engine.rows import whole
 from storage.workspace import Workspace
 
 AT_ONCE = 200
-"""Number of images whose rows are saved together. A killed import loses at most this many."""
+"""Number of images whose database rows are saved together. A killed import loses at most this many."""
 MOST_SAID = 1_000_000
 """Maximum number of characters of the metadata of one image, as JSON."""
 _FOLDER = "importing"
@@ -314,7 +314,7 @@ def _known(image: ImportedImage) -> str:
 
 
 def new_room(workspace: Workspace) -> Path:
-    """Make a folder in the workspace for images not imported yet. Remove such folders that ended processes left."""
+    """Make a folder in the workspace for pictures during an import. Remove such folders left by ended processes."""
     try:
         return workspace.scratch(_FOLDER)
     except OSError as error:

@@ -73,7 +73,7 @@ class ImportState:
     message: str = ""
     """Sentence for a person about the result or the failure; "" while the import runs."""
     upload: int = 1
-    """Number of the upload since the studio started."""
+    """Number of the upload, counted from 1 since the studio started."""
 
 
 class ImportService:
@@ -256,7 +256,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
 
 
 def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
-    """Return an imported image as an entry of a test set. The entry names its test case if this workspace has one."""
+    """Return an imported image as an entry of a test set. It names its test case if this workspace has it."""
     return SetEntry(
         **cells(image, "image label split mask mask_classes role"),
         source=image.source or image.image,

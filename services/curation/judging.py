@@ -39,7 +39,7 @@ FACTORS_EACH = 4
 
 
 class Judging:
-    """The judge of one workspace. All methods may be called from any thread."""
+    """The judge of one workspace, with its queue of images. All methods may be called from any thread."""
 
     def __init__(
         self, profile: Profile, models: Models, workspace: Workspace, jobs: JobQueue, changes: Changes | None = None
@@ -149,7 +149,7 @@ class Judging:
             self._problem = problem
 
     def _judge_some(self) -> None:
-        """Judge the next images in the queue. Raises UserError if one fails before any image was judged."""
+        """Judge the next images in the queue. Raises UserError if one fails and none has been judged so far."""
         section = self._profile.judge
         assert section is not None
         at_once = max(1, section.parallel // FACTORS_EACH) if isinstance(section, ServerJudge) else 1

@@ -53,7 +53,7 @@ SAMPLE = 16_384
 UMAP_RIGHT = 2.0
 """Horizontal offset of the UMAP map from the PCA map. Each map is one unit wide and high."""
 COLOURED = 11
-"""Maximum number of values of a facet that have their own colour."""
+"""Maximum number of values, such as classes, that have a colour of their own on the map."""
 LOOK_SECONDS = 0.2
 """Seconds between two checks of the process that makes the UMAP map."""
 MAKING = "making the map"
@@ -141,7 +141,7 @@ class ImageMap:
             return self._umap.once((table.version[0], changed), read)
 
     def inside(self, region: Region, allowed: Bits, colours: ShownColours | None = None) -> Bits:
-        """Return the `allowed` entries in a region of the map (all if it is ()) that have a shown colour."""
+        """Return the `allowed` entries in `region` (all if it is ()). With `colours`, only those of a shown colour."""
         if not region:
             return allowed
         middle = sorted(x for x, _ in region)[len(region) // 2]
@@ -156,8 +156,8 @@ class ImageMap:
         return allowed & entry_sets.of_entries(entries, len(allowed) // entry_sets.BYTES)
 
     def points(self, name: MapName, image_filter: ImageFilter, colour: str) -> MapPoints:
-        """Return the points of the images that match a filter. `colour` says what the colours show: a facet, or
-        "model:" and the name of a model under test.
+        """Return the points of the images that match a filter. `colour` names what the colours show: a facet such as
+        "class", or "model:" and the name of a model under test.
 
         Raises UserError for UMAP before it is made.
         """
@@ -216,7 +216,7 @@ class ImageMap:
         return find_spec("umap") is not None
 
     def making(self) -> WorkView | None:
-        """Return the progress of the UMAP map being made or made last; None if stopped, or ended over an hour ago."""
+        """Return the progress of the latest work on the UMAP map; None if it was stopped, or an hour after its end."""
         latest = next(iter(self._work.of(MAKING)), None)
         return None if latest is None or latest.stopping else latest
 
@@ -332,7 +332,7 @@ def _in_unit(drawn: Floats, low: Floats, high: Floats) -> Floats:
 
 
 def _within(corners: Floats, places: Floats) -> Numbers:
-    """Return the indices of positions inside a polygon: a ray to the right crosses an odd number of edges."""
+    """Return the indices of positions inside a polygon: their ray to the right crosses an odd number of edges."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     near = np.flatnonzero(np.all((places >= low) & (places <= high), axis=1))
     x, y = places[near, 0], places[near, 1]

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Picture:
-    """A user's stored picture, by its SHA-256."""
+    """A picture stored in the workspace, such as one that a user searches with, by its SHA-256."""
 
     sha: str
 

@@ -63,7 +63,7 @@ class Alike:
     similarity: float
     """Cosine of the vectors of the two images."""
     distance: int
-    """Number of differing bits of the perceptual hashes; for different sources, the mirror image counts too."""
+    """Number of differing bits of the perceptual hashes. If the sources differ, mirror images count as alike."""
     same_source: bool
 
 
@@ -163,7 +163,7 @@ class NearDuplicates:
     def _judged(
         self, pairs: list[tuple[int, int, float]], images: Mapping[int, str], hashes: Mapping[str, ImageHashes]
     ) -> list[tuple[int, Alike]]:
-        """Return the near-duplicates among pairs (entry, entry, cosine), each with its first entry."""
+        """Return (first entry, second as `Alike`) for each near-duplicate pair in `pairs` (first, second, cosine)."""
         sources = self._workspace.vectors.sources_of(images)
         judged = []
         for one, other, cosine in pairs:

@@ -77,7 +77,7 @@ class PlannedSource:
     images: int
     """Number of the source's images in the cell."""
     waiting: int
-    """Number of runs that an earlier plan began for the same edit type and that have no image yet."""
+    """Number of runs that earlier plans began from this source for the same edit type, and that have no image yet."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Makes missing thumbnails while no job runs, those of the newest images first.
 
 New images get their thumbnails when they are saved, and the gallery makes missing thumbnails that it shows. So this
-module makes only the thumbnails of older workspaces, imports and restored backups. The number of the latest entry is
-stored when all entries up to it were checked, so a start without new entries costs one query and one small file. A
-start after an interruption checks quickly which thumbnails exist already.
+module makes only the thumbnails of older workspaces, imports and restored backups. Once all entries are checked, the
+number of the latest is stored. So a start without new entries needs one query and one small file. A start after an
+interruption checks quickly which thumbnails exist already.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 class ThumbnailFill:
     """A thread that makes missing thumbnails. All methods may be called from any thread.
 
-    The job queue is not used: pages look for changes after each piece of its background work, and a million pieces
-    would keep them busy. The thread pauses while `idle` returns False, and while somebody uses the gallery
-    (`give_way`). `saved` returns another number after every commit. The thread has normal priority: a low-priority
-    thread that waits for a core may hold Python's global lock, and then every request waits. Decoding and encoding
-    images, nearly all of its work, hold no lock.
+    The job queue is not used: pages look for changes after each piece of work in it, and a million pieces would keep
+    them busy. The thread pauses while `idle` returns False, and while somebody uses the gallery (`give_way`). `saved`
+    returns another number after every commit. The thread has normal priority: a low-priority thread that waits for a
+    core may hold Python's global lock, and then every request waits. Decoding and encoding images, nearly all of its
+    work, hold no lock.
     """
 
     def __init__(self, thumbnails: Thumbnails, saved: Callable[[], int], idle: Callable[[], bool]) -> None:
@@ -73,7 +73,7 @@ class ThumbnailFill:
         return True
 
     def _look_through(self, first: int, last: int) -> tuple[int, bool]:
-        """Check some entries from `last` down to `first`. Return the next entry, and False if the thread must stop."""
+        """Check entries from `last` downwards. Return the next to check, and False if the thread must pause or end."""
         pictures = self._thumbnails.pictures(first, last, _AT_ONCE)
         for number, *shas in pictures:
             while (rest := self._rests_until - time.monotonic()) > 0 and not self._closing.wait(rest):

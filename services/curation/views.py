@@ -104,7 +104,7 @@ class View:
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> View:
-        """Return the view from names and values. Of a single-valued name, the last value counts. Raises UserError."""
+        """Parse (name, value) pairs. If a single-valued name repeats, its last value counts. Raises UserError."""
         of_filter: list[tuple[str, str]] = []
         colours: list[str] = []
         once: dict[str, str] = {}

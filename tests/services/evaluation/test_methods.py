@@ -189,7 +189,7 @@ def test_plans_of_methods_read_only_their_own_settings_and_refuse_what_no_method
     assert [one.make.recipe for one in controls] == ["reconstruction", "reconstruction", "lance-reconstruction"]
     assert all(one.edits.captions_a_source is not None and one.edits.captions_a_source <= 4 for one in made)
     assert "There is no recipe 'dilema'" in refused(plan, "dilema")
-    assert refused(plan, "dillema:snow") == "'snow' is no start of a drawing: write noise or inverted."
+    assert refused(plan, "dillema:snow") == "A drawing cannot start from 'snow': write noise or inverted."
     bare = plan.model_copy(update={"make": plan.make.model_copy(update={"settings": {}})})
     assert "does not read generation.start" in refused(bare, "lance:noise")
     assert "does not read counterfactuals.captions" in refused(plan, "lance")
