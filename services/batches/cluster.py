@@ -33,9 +33,9 @@ ANSWERS_WITHIN = 600.0
 """Maximum seconds for all machines to answer the first check: a busy machine takes minutes to import packages."""
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NO_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Environment variable. If it is 0 when Ray is imported, Ray listens on 127.0.0.1 only, as it does on Windows and
-macOS, where it supports no clusters of several machines. Giving Ray 127.0.0.1 as its address does not help: Ray
-replaces it by the machine's own address and listens on all addresses."""
+"""Environment variable. If it is 0 when Ray is imported, Ray listens on 127.0.0.1 only and cannot form a cluster of
+several machines. Giving Ray 127.0.0.1 as its address does not help: Ray replaces it by the machine's own address and
+listens on all addresses."""
 _TOKEN = Path("~/.ray/auth_token").expanduser()
 """File in which Ray stores the login token of the current user."""
 

@@ -40,7 +40,7 @@ class Estimate:
 
     @property
     def hours_by_stage(self) -> Mapping[Pass, float | None]:
-        """Return the hours that all workers together need for each stage; None for a stage that was not measured."""
+        """Return the clock hours that each stage takes with all workers; None for a stage that was not measured."""
         numbers: dict[Pass, int | None] = {"captions": self.sources, "language": self.sources, "images": self.images}
         seconds = {name: _times(number, self.seconds.get(name)) for name, number in numbers.items()}
         return {name: None if each is None else each / 3600 / self.workers for name, each in seconds.items()}
@@ -58,7 +58,7 @@ class Estimate:
 
     @property
     def bytes(self) -> float | None:
-        """Return the bytes that all images will take on the disk, or None if unknown."""
+        """Return the bytes on the disk that the images left to draw will take, or None if unknown."""
         return _times(self.images, self.bytes_an_image)
 
     @property

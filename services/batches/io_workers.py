@@ -47,7 +47,7 @@ THREADS = 8
 """Maximum number of files that a worker without helpers reads or writes at the same time."""
 
 _GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""Device files of GPUs by NVIDIA, AMD, and Linux within Windows. Without any of them, torch finds no GPU."""
+"""Device files of GPUs: for NVIDIA, AMD, and Linux within Windows. If none of them exists, torch finds no GPU."""
 
 
 @dataclass(frozen=True)

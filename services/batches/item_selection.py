@@ -30,8 +30,8 @@ class ItemSelection(Iterator[Item]):
     """Iterates over the items that a plan takes, in their original order. Reads `items` once.
 
     Only items with the plan's classes, attributes and keys are taken. Of these, the plan can take a random share, then
-    a random number of each class, then a random number in all. If it takes a number, the selected items are in memory
-    until all have been read.
+    a random number of each class, then a random number in all. If it limits a number, the selected items stay in memory
+    until all items have been read.
     """
 
     def __init__(self, items: Iterable[Item], choose: ChoosePart) -> None:

@@ -458,7 +458,7 @@ def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> UserError:
 
 
 def _known_settings(plain: Mapping[str, Any], recipe: Recipe) -> list[str]:
-    """Return the names of the settings that a recipe reads, without those for which a plan has other keys."""
+    """Return the names of the settings that a recipe reads and that a plan may list under make.settings."""
     cards = {section for section in plain if recipe.section_card(section) is not None}
     return [
         setting

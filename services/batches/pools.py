@@ -49,7 +49,7 @@ def workers_here(spare: int = 0) -> int:
 
 def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callable[[], bool]) -> Generator[Returned]:
     """Send lots (groups of work) to a pool, and yield the lots that come back. `next_lot` returns None if there is none
-    now. Close the pool and end when all lots are back, or `is_stopped` returns True.
+    now. End, and close the pool, when all lots are back or `is_stopped` returns True.
     """
     try:
         lot = next_lot()
@@ -173,7 +173,7 @@ class WorkerPool(ABC, Generic[S]):
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """Return the process ids of the ready workers, each on its own machine."""
+        """Return the process ids of the ready workers. Each id is valid on the worker's machine."""
         return tuple(slot.process for slot in self._slots if slot.process)
 
     @abstractmethod

@@ -62,11 +62,11 @@ class PassStatus:
     a_minute: float | None
     """Pieces of work finished per minute in the last `RECENT` minutes; None if none was finished."""
     waiting: int = 0
-    """Number of skipped pieces of work that wait until a search chooses them."""
+    """Number of skipped pieces of work that a search for weaknesses may still choose."""
 
     @property
     def left_out(self) -> int:
-        """Return the number of skipped pieces of work that do not wait for a search."""
+        """Return the number of skipped pieces of work that no search for weaknesses may choose any more."""
         return self.number("skipped") - self.waiting
 
     @property
@@ -87,7 +87,7 @@ class PassStatus:
 
     @property
     def seconds_each(self) -> float | None:
-        """Return one worker's mean seconds for a piece of work, or None if none was done."""
+        """Return the mean seconds that one worker needs for a piece of work, or None if none was done."""
         done = self.counts.get("done")
         return done.seconds / done.number if done is not None and done.number else None
 

@@ -75,13 +75,13 @@ class _Header:
 
 
 def handed_out(workspace: Path, batch: int) -> Path | None:
-    """Return the folder with the work that a batch has handed out to shards; None if it has not."""
+    """Return the folder with the work that a batch has handed out to shards; None if none is handed out."""
     folders = [path.parent for path in (workspace / SHARDS / str(batch)).glob(f"*/{LOTS}")]
     return min(folders) if folders else None
 
 
 def progress(workspace: Path, batch: int) -> Progress | None:
-    """Return the progress of the work that a batch has handed out; None if it has not. Reads all results."""
+    """Return the progress of the work that a batch has handed out; None if none is. Reads all results."""
     folder = handed_out(workspace, batch)
     if folder is None:
         return None
@@ -121,7 +121,7 @@ def hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
 
 
 def take_back(workspace: Workspace, batch: int) -> bool:
-    """Remove the work that a batch has handed out, with results not yet merged. Return False if there was none."""
+    """Remove the work that a batch has handed out, with all unmerged results. Return False if none was handed out."""
     folder = handed_out(workspace.folder, batch)
     if folder is not None:
         _remove(workspace, folder)

@@ -1,7 +1,7 @@
-"""Has a model that sees judge generated images in the background, and stores its answers as checks of the images.
+"""Lets a vision model judge generated images in the background, and stores its answers as checks of the images.
 
-The worker thread of the jobs asks the judge while no job waits, a few images at a time. The answers are stored at
-once, so a stop or a restart loses at most the images of one batch.
+The worker thread of the jobs asks the judge while no job waits, a few images at a time. The answers are stored at once,
+so a stop or a restart loses at most the images of one batch.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Judging:
         again: Annotated[bool, Field(description="True to also judge images that were judged here before")] = False,
     ) -> dict[str, Any]:
         """Have the profile's judge, a model that sees pictures, answer four questions about each generated image of a
-        filter that no judge has judged: is the label still right, does the edit show, is something else lost or added,
-        is the picture broken. Each answer becomes a check. This runs in the background; show_judging tells how far it
-        is and what an image costs. Raises UserError if the profile has no judge.
+        filter, unless a judge has judged it already: is the label still right, does the edit show, is something else
+        lost or added, is the picture broken. Each answer becomes a check. This runs in the background; show_judging
+        tells how far it is and what an image costs. Raises UserError if the profile has no judge.
         """
         if self._profile.judge is None:
             raise UserError(lacking(self._profile, "judge"))
@@ -84,8 +84,8 @@ class Judging:
 
     @does("show-judging", looks=True)
     def show(self, filter: Annotated[Filter, Field(description=WHICH)] = EVERYTHING) -> dict[str, Any]:
-        """Show the profile's judge, how many images of a filter it has not judged, what an image has cost so far
-        (seconds, and tokens if the server reports them), and how far the work is.
+        """Show the profile's judge, the number of images of a filter that it has not judged, the progress, and the mean
+        cost of an image so far (seconds, and tokens if the server reports them).
         """
         title = self._profile.judge_title
         cost = self._workspace.judgements.cost(title)
@@ -117,7 +117,7 @@ class Judging:
 
     @does("show-judgement", looks=True)
     def replies(self, entry: Annotated[Id, Field(ge=1, description="The entry of the catalogue")]) -> dict[str, Any]:
-        """Show what the judge was asked about an image, and its whole replies."""
+        """Show what the judge was asked about an image, and the judge's whole replies."""
         replies: dict[str, JudgeReply] = self._workspace.judgements.replies(entry)
         return {"replies": [{"check": name, **to_plain(one)} for name, one in replies.items()]}
 

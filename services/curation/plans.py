@@ -168,7 +168,7 @@ class CellPlans:
     def _begin(
         self, latest: LatestRun, edits: Mapping[EditType, str], command: CellCommand, images: int
     ) -> _Begin | None:
-        """Return the new run for the source of the run `latest`, or None if it cannot make the `edits`."""
+        """Return a new run for the source image of the run `latest`, or None if that run cannot make the `edits`."""
         run = self._workspace.runs.get(latest.run)
         if task_problem(run.task):
             return None

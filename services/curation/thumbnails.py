@@ -39,7 +39,7 @@ class ThumbnailFill:
     def __init__(self, thumbnails: Thumbnails, saved: Callable[[], int], idle: Callable[[], bool]) -> None:
         self._thumbnails, self._saved, self._idle = thumbnails, saved, idle
         self._latest = self._rest = 0
-        """Highest entry at the start of the current check, 0 between checks; and highest entry not checked yet."""
+        """`_latest`: newest entry when the check began, 0 between checks. `_rest`: newest entry not checked yet."""
         self._rests_until = 0.0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
