@@ -65,7 +65,7 @@ class Planner:
     """Plans the work of one batch, in the process that works on the batch."""
 
     def __init__(self, workspace: Workspace, batch: int, order: Order, holds_back: bool = False) -> None:
-        """Create a planner. If `holds_back` is True, planned images wait until a search chooses them."""
+        """Create a planner. If `holds_back` is True, planned images wait until a search for weaknesses chooses them."""
         self._holds_back = holds_back
         self._ledger, self._runs, self._number, self._order = workspace.batches, workspace.runs, batch, order
         self._recipe = recipe_of(order.plan.make.recipe)
@@ -88,7 +88,7 @@ class Planner:
         return None
 
     def _sources(self, stage: Pass | None) -> Iterator[tuple[BatchSource, ...]]:
-        """Yield groups of sources to plan together: sources without planned work in `stage`, or all if it is None."""
+        """Yield groups of sources to plan together: those without planned work in `stage`, or all if it is None."""
         after = 0
         while some := self._ledger.sources(self._number, stage, after, TOGETHER):
             yield some
@@ -122,8 +122,8 @@ class Planner:
         self._ledger.note(self._number, shared.report.sentences())
 
     def _written(self) -> Iterator[tuple[str, CounterfactualCaptions]]:
-        """Yield key and captions of each source that has captions. Sources with planned images are included, so that
-        pausing a batch does not change which captions are chosen for the rest.
+        """Yield the key and the captions of each source that has captions. Sources with planned images are included, so
+        that pausing a batch does not change which captions are chosen for the rest.
         """
         for some in self._sources(None):
             runs = self._ledger.source_runs([source.run for source in some if source.run])
@@ -162,7 +162,7 @@ class Planner:
         shapes[method.shape(self._own, run.size)].append(NewWork(source.id, key, 0, 0, seed, caption))
 
     def choose(self, chosen: Sequence[tuple[Candidate, ChosenBy, str]]) -> None:
-        """Plan images that a search chose, in new lots. Tuples: (image, `Chosen.chosen_by`, `Chosen.asked`)."""
+        """Plan images that a search chose, in new lots. `chosen` has (image, `Chosen.chosen_by`, `Chosen.asked`)."""
         runs, shapes = self._ledger.source_runs(list({one.run for one, _, _ in chosen})), _Shapes[Chosen](list)
         for one, how, question in chosen:
             shapes[self._method.shape(self._own, runs[one.run].size)].append(Chosen(one.id, 0, 0, how, question))
@@ -206,7 +206,7 @@ class Planner:
     def _added(
         self, run_id: str, run: SourceRun, planned: Collection[int]
     ) -> Iterator[tuple[int, CounterfactualCaption]]:
-        """Yield (index, caption) of each ticked caption that a person wrote. Skip the indices in `planned`."""
+        """Yield (index, caption) of each ticked caption of a run that a person wrote. Skip indices in `planned`."""
         captions, written = self._recipe.captions(_bare(run)), set[CounterfactualCaption]()
         for version in self._runs.history(run_id, self._recipe.last.name):
             if version.value.trace.author == "model":
@@ -221,7 +221,7 @@ def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
     """Find a planned caption in its run, where a person may have edited it since. Return its index and the caption to
-    draw now (None if it was taken out), or return None if no version of the run has the planned caption.
+    draw now (None if a person removed it), or return None if no version of the run has the planned caption.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

@@ -190,7 +190,7 @@ class WorkerPool(ABC, Generic[S]):
 
     @abstractmethod
     def _end(self, slots: Sequence[S]) -> None:
-        """End these workers. Some may be dead already."""
+        """End the workers in `slots`. Some may be dead already."""
 
     def _open_slots(self) -> Iterator[S]:
         for slot in self._slots:

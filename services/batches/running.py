@@ -71,7 +71,7 @@ class _Run:
     number: int
     stop: threading.Event = field(default_factory=threading.Event)
     wish: Wish = "go"
-    """A person's wish to pause or cancel, which is recorded once the batch has stopped; "go" without one."""
+    """A person's wish to pause or cancel the batch; "go" without one. It is recorded once the batch has stopped."""
     choose: Choose | None = None
     """Function that chooses the images to draw; None to draw all."""
     again: bool = False
@@ -153,7 +153,7 @@ class BatchRuns:
 
     @does("approve-batch", BatchCommand)
     def approve(self, batch: int) -> dict[str, Any]:
-        """Approve the captions of a batch: its images are drawn from then on. Raises UserError if none wait."""
+        """Approve the captions of a batch: its images are drawn from then on. Raises UserError if no captions wait."""
         status = self.status(batch)
         if status.at_work:
             raise UserError(f"“{status.batch.name}” is at work: its captions are shown when all of them are written.")
@@ -327,7 +327,7 @@ class BatchRuns:
 
 
 def _read(text: str) -> BatchPlan:
-    """Return the plan in a text. Raises UserError, also for a relative path, since a text is in no folder."""
+    """Parse a plan's text. Raises UserError if it is invalid or has a relative path: a text lies in no folder."""
     for name, path in named_paths(text).items():
         if not Path(path).is_absolute():
             advice = "write an absolute path on the studio's machine, such as “/data/imagenet”"

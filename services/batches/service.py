@@ -157,14 +157,14 @@ class BatchStatus:
 
     @property
     def share_valid(self) -> float | None:
-        """Return the share that is valid among the accepted images that studies judged, or None if none was judged."""
+        """Return the valid share of the accepted images that studies judged, 0 to 1; None if they judged none."""
         judged = self.valid + self.invalid
         return self.valid / judged if judged else None
 
     @property
     def cost_of_valid(self) -> float | None:
-        """Return all costs so far, divided by the number of valid test cases: the accepted images, times `share_valid`
-        if studies judged some. None if the costs are unknown or no test case is valid.
+        """Return the cost so far per valid test case. The number of these is that of accepted images, times
+        `share_valid` if studies judged some. None if the cost is unknown or no test case is valid.
         """
         valid = self.accepted * (1.0 if self.share_valid is None else self.share_valid)
         return None if self.cost is None or not valid else self.cost / valid
@@ -193,7 +193,7 @@ class SampleLook:
 
     looked_at: int
     unknown: frozenset[str] = frozenset()
-    """Keys of the checked images for which the profile's models were not made."""
+    """Keys of checked images that are of a kind for which the profile's models were not made."""
     problems: Mapping[str, int] = field(default_factory=dict)
     """Reasons why images cannot be used, each with the number of checked images. The most frequent reason is first."""
 
@@ -384,7 +384,7 @@ class BatchService:
         return tuple(shown)
 
     def _measured(self, batch: Batch) -> tuple[dict[Pass, float], float | None]:
-        """Measure all batches with the profile, recipe and settings of this one. Return `Estimate.seconds` and
+        """Average over all batches with the same profile, recipe and settings as `batch`. Return `Estimate.seconds` and
         `Estimate.bytes_an_image`.
         """
         made_with = attrgetter("profile", "recipe", "settings")

@@ -39,7 +39,7 @@ from storage.images import remove_files_of
 from storage.workspace import IMAGES, THUMBNAILS, Workspace
 
 SHARDS = "shards"
-"""Folder of the shards in a workspace."""
+"""Name of the workspace's folder for the files of shards."""
 LOTS, ANSWERS = "lots.jsonl", "*-of-*.jsonl"
 RECORDED_TOGETHER = 32
 """Number of lots (groups of work) whose results are merged in one transaction."""

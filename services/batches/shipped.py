@@ -23,7 +23,7 @@ class ShippedPlan:
     title: str
     """Title of the plan's data set."""
     note: str
-    """Description of the result, in a sentence."""
+    """Sentence that describes the result of the plan."""
     profile: str
     text: str
     """Plan in TOML; its data.root is empty."""

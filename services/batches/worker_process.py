@@ -63,7 +63,7 @@ def with_helpers(order: Order, workers: int) -> Order:
 
 
 def single_threaded_runner(order: Order, make: MakeRunner) -> LotRunner:
-    """Return the object that does the work of a worker with one core. A language model then uses one thread."""
+    """Return the object that does a worker's work on a single core. A language model then uses one thread."""
     language = order.profile.language
     if getattr(language, "threads", None) == -1:
         profile = order.profile.model_copy(update={"language": language.model_copy(update={"threads": 1})})

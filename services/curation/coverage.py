@@ -30,7 +30,7 @@ class Head:
     value: str
     """Value that the images of this row or column share, such as a class; "" for images without a value."""
     images: int
-    """Number of images with the value. An image with several classes or edit types is in several cells."""
+    """Number of images with this value. An image with several classes or edit types counts in several cells."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class CoverageTable:
     models: tuple[str, ...]
     """Models under test that have predicted any image, sorted by name."""
     all_lines: int
-    """Number of all rows with a value, shown or not. After a search, only rows whose value contains the text count."""
+    """Number of rows with a value, shown or not. In a search, only rows whose value contains the text count."""
     all_places: int
     images: int
     """Number of images in the workspace."""
@@ -56,7 +56,7 @@ class CoverageTable:
 
     @property
     def facets(self) -> tuple[Facet, Facet]:
-        """Return the two facets (properties of images, such as "class"): of the rows, and of the columns."""
+        """Return the facet of the rows and that of the columns. A facet is a property of images, such as "class"."""
         return facets_of(self.grid)
 
 
@@ -72,7 +72,7 @@ class Gap:
 
 
 def facets_of(grid: CoverageGrid) -> tuple[Facet, Facet]:
-    """Return the two facets of a coverage table, such as "class" for the rows and "edit type" for the columns."""
+    """Return a table's facet of the rows and facet of the columns, such as "class" and "edit type"."""
     line, place = grid.split(" x ")
     return line, place  # type: ignore[return-value]
 
@@ -155,7 +155,7 @@ class Figures:
     read: int
     """Number of images that the model under test has predicted."""
     wrong: Proportion
-    """Number of newly wrong images, as a share of the images on which the model is right or newly wrong."""
+    """Share of newly wrong images (right on the source) among images on which the model is right or newly wrong."""
 
 
 def figures_of(cell: Cell | None, model: str) -> Figures:

@@ -54,7 +54,7 @@ class Totals:
     models: Mapping[str, Mapping[str, int]]
     """Number of images by model under test and by what it made of them, such as "right" or "newly wrong"."""
     histograms: Mapping[str, tuple[Bar, ...]]
-    """By requested check, the histogram of its figures. It ignores the view's own limits on that check."""
+    """Histogram of the figures of each requested check. It ignores the view's own limits on that check."""
     scores: ScoreCounts | None = None
     """Numbers of images by validity score; None if none was ever scored. Ignores the view's limits on scores."""
     score_runs: tuple[ScoreRun, ...] = ()

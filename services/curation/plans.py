@@ -188,8 +188,8 @@ class CellPlans:
         return _Begin(source, Branch(run.id, ending, plain, values), run, settings)
 
     def _edited(self, run: Run, settings: Settings, edits: Mapping[EditType, str], values: Values) -> Values | None:
-        """Return the values of a run, changed so that only the keywords of these edits are ticked and have the
-        requested words as alternatives. Return None if the caption has no suitable keyword for one of the edits.
+        """Return the values of a run, changed to make `edits` (words by edit type): one keyword of each type is ticked,
+        with these words as its alternative. Return None if the caption has no suitable keyword for a type.
         """
         if "caption" not in values or "keywords" not in run.values:
             return None
@@ -270,7 +270,7 @@ def _alternatives(command: CellCommand) -> dict[EditType, str]:
 
 
 def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:
-    """Return the settings of a run that makes only these edits. Edits with given words are all made in one caption.
+    """Return the settings of a run that makes only `edits`. If they have words, one caption makes all of them.
 
     The run's seeds are random: consecutive seeds would draw the images of an earlier run of this source again.
     """
