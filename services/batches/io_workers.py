@@ -41,7 +41,7 @@ from storage.workspace import IMAGES, INVERSIONS, THUMBNAILS
 P = ParamSpec("P")
 T = TypeVar("T")
 MOST_HELPERS = 4
-"""Maximum number of helpers of a worker. Four helpers encode 50 images of 512 x 512 pixels a second."""
+"""Maximum number of helpers of a worker. Four encode 50 images of 512 x 512 pixels a second, more than a GPU draws."""
 
 THREADS = 8
 """Maximum number of files that a worker without helpers reads or writes at the same time."""

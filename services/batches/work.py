@@ -48,7 +48,7 @@ def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
 
 
 class Worker:
-    """Does the work of one batch. Loads models at first use, and releases the models of other passes.
+    """Does the work of one batch. Loads models at first use, and releases unused models if memory is short.
 
     Without helper processes, it does one `Lot` at a time and runs the models in the calling thread. With helpers, two
     threads may call `do`: while the models work on one lot, in a thread of their own, the images of the previous lot

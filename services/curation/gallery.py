@@ -227,7 +227,7 @@ class Gallery:
         return tuple(entry for entry, fit in zip(entries, fits, strict=True) if fit)
 
     def _known(self, view: View) -> Held | _Listed | None:
-        """Return the images of a view with similarity, near-duplicates or a map region; None if it is only a filter."""
+        """Return the images of a view that has a search, near-duplicates or a map region; None for a mere filter."""
         if view.is_filter:
             return None
         allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.filter), view.colours)

@@ -1,5 +1,5 @@
-"""Imports a folder, a zip or a tar of any known format into a workspace, in this process or in one of its own: if a
-file fills the memory, the import ends but the server continues.
+"""Imports a folder, a zip or a tar of any known format into a workspace, in this process or in a separate one. In a
+separate one, a file that fills the memory ends the import but not the server.
 
 Images are saved in groups: first their files on the disk, then their rows in the database. So a stopped or killed
 import can be run again and completes. A source whose import was completed is recognised by the SHA-256 of its content

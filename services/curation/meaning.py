@@ -152,7 +152,7 @@ class Meaning:
     # Embedding
 
     def begin(self) -> None:
-        """Embed all images without a vector while the worker thread is idle. A call while this is in progress changes
+        """Begin to embed, in the background, all images that have no vector. A call while this is in progress changes
         nothing. A call after a failure tries again.
         """
         with self._lock:
@@ -163,7 +163,7 @@ class Meaning:
         self._jobs.when_idle(DOING, self._fill)
 
     def hash_later(self, images: Iterable[str]) -> int:
-        """Queue images to get perceptual hashes while idle. Return the number of those known to be unreadable."""
+        """Queue images (SHA-256) to get perceptual hashes while no job runs. Return how many are unreadable."""
         to_hash = set(images)
         with self._lock:
             unreadable = to_hash & self._unreadable

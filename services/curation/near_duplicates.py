@@ -101,7 +101,7 @@ class NearDuplicates:
 
     @does("near-duplicate-groups", ImageQuery)
     def list_groups(self, filter: ImageFilter) -> Plain:
-        """Find groups of near-duplicates among the test cases of a filter, at most 20,000. Takes seconds."""
+        """Find groups of near-duplicates among the test cases (at most 20,000) of a filter. Takes seconds."""
         return facts(self.groups(self._workspace.catalogue.bits(filter)), "groups compared waiting complete unreadable")
 
     def of(self, entry: int) -> tuple[Alike, ...]:
