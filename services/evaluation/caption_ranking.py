@@ -64,7 +64,7 @@ class CaptionRanking:
 def rank_captions(
     found: EvaluationResult, votes: Sequence[Outcome], runs: Sequence[Run], seed: int = 0
 ) -> CaptionRanking:
-    """Rank the ticked captions of these runs that are not drawn yet, learning from the evaluated test cases."""
+    """Rank the captions that are ticked in these runs and not drawn yet. Learn from the test cases in `found`."""
     kinds, kind, _ = kinds_of(found.cases)
     names = [*found.cases.labels, ""]
     named_kinds = [(*one[:-1], names[int(one[-1])]) for one in kinds]
@@ -96,7 +96,7 @@ def rank_captions(
 def _waiting(
     runs: Sequence[Run], task: TaskKind, unmapped: Collection[str]
 ) -> tuple[list[tuple[str, int, CounterfactualCaption, str]], list[str]]:
-    """Return run id, position, caption and label of each caption to rank, and notes on captions left out."""
+    """Return (run id, position, caption, label) of each caption to rank. Also return notes on captions left out."""
     captions_to_rank: list[tuple[str, int, CounterfactualCaption, str]] = []
     left_out: Counter[str] = Counter()
     for run in runs:

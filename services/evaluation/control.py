@@ -44,7 +44,7 @@ class ControlsDrawn:
 
     drawn: int
     failed: tuple[tuple[str, str], ...]
-    """Run and error sentence of each failed reconstruction."""
+    """Run id and error sentence of each failed reconstruction."""
     not_read: str = ""
     """A sentence or two on why the model did not read all reconstructions; "" if it did."""
 
@@ -59,14 +59,14 @@ class ControlSets:
     """Draws control sets. All methods may be called from any thread."""
 
     def __init__(self, execution: Execution, cases: Callable[[Subject], Cases], changes: Changes | None = None) -> None:
-        """`cases` returns the current images of a subject."""
+        """`execution` runs the drawing. `cases` returns the current images of a subject."""
         self._execution, self._cases = execution, cases
         self.work = WorkQueue(changes, name="drawing of a control set")
         """Queue of work that draws control sets. Each result is a `ControlsDrawn`."""
 
     def make(self, subject: Subject, about: str, read: Callable[[OnCount], Read] | None = None) -> WorkView:
-        """Begin to draw the missing reconstructions of a subject, then call `read` so that a model reads them. Return
-        the work, which may be in progress already. Raises UserError if no reconstruction can be drawn.
+        """Begin to draw the missing reconstructions of a subject; then `read` has a model read them. Return this work,
+        or the work in progress with the key `about`. Raises UserError if no reconstruction can be drawn.
         """
         if self.work.going_on(DRAWING, about) is None:
             self._require(self._cases(subject))
@@ -168,7 +168,7 @@ class ControlSets:
         return view
 
     def _settings(self, run: Run, lineage: Lineage, control: Recipe) -> Settings:
-        """Return a test case's settings for its reconstruction. Raises UserError if nothing can be drawn with them."""
+        """Return the settings for drawing the reconstruction of a test case. Raises UserError if it cannot be drawn."""
         method, driver = method_of(lineage.method), self._execution.driver
         if isinstance(lineage.settings, UnreadSettings):
             raise UserError("This version of the studio cannot read the settings of the test cases: update the studio.")

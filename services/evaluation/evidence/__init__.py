@@ -1,1 +1,1 @@
-"""One file with a test set, its study and its evaluations, and the script that recomputes every figure from it."""
+"""Evidence bundles: one zip with a test set, its studies, its evaluations, and a script that recomputes all figures."""

@@ -261,7 +261,7 @@ def _pixel_rows(
 def _protected_of(
     found: EvaluationResult, inputs: EvaluationInputs
 ) -> tuple[list[ProtectedClass], dict[str, list[list[int]]]]:
-    """Return the protected classes, and by role, for each counted image, the indexes of its protected classes."""
+    """Return the protected classes, and the indexes of those of each counted image, by role of the images."""
     cases, known = found.cases, dict[ProtectedClass, int]()
     of_role: dict[str, list[list[int]]] = {}
     for role, images, counted in list(zip(ROLES, cases.all_images, inputs.answers, strict=True))[1:]:
@@ -410,7 +410,7 @@ def _figure(report: str, part: str, name: str, numbers: Mapping[str, Any]) -> Re
 
 
 def _evaluated(found: EvaluationResult) -> Iterator[tuple[str, str, Record]]:
-    """Yield part, name and numbers of each figure of an evaluation."""
+    """Yield each figure of an evaluation as (part of the report, name of the figure, numbers)."""
     evaluated = found.evaluated
     effect, validity = evaluated.effectiveness, evaluated.validity
     for row in rows_of(evaluated):
@@ -454,7 +454,7 @@ def _of_classifier(effect: Effectiveness) -> Iterator[tuple[str, str, Record]]:
 
 
 def _write(workspace: Workspace, contents: _Contents, archive: zipfile.ZipFile, name: str, on_count: OnCount) -> Record:
-    """Write all files below one folder `name`, the manifest last: a zip with a manifest is complete."""
+    """Write all files into a folder `name` of the zip. Return the manifest: written last, it marks a complete zip."""
     files, left_out = list[Record](), Counter(contents.left_out)
 
     def put(file: str, data: bytes) -> None:

@@ -113,7 +113,7 @@ def random_weights() -> Array:
 
 
 def in_groups(rows: Array, chance: np.random.Generator) -> Array:
-    """If there are more sources than `MOST_GROUPS`, sum their rows in that many random groups of nearly equal size."""
+    """Return `rows`, one for each source. If there are more than `MOST_GROUPS`, sum them in that many random groups."""
     if len(rows) <= MOST_GROUPS:
         return rows
     begins = np.arange(MOST_GROUPS) * len(rows) // MOST_GROUPS
@@ -129,10 +129,10 @@ def weights_of(size: Array, weighing: str) -> Array:
 class SourceMeans:
     """Means over sources, and 4,000 draws of possible true means (Bayesian bootstrap, Rubin 1981).
 
-    In each draw every source gets a random weight (exponential, seed 1). One more source represents all unseen ones. It
-    weighs as much as the source of a typical image, sum of w² / sum of w, times an exponential weight; each of its
-    values is `worst` or `best`, with equal chance (seed 0). Columns with the same number in `together` are worst or
-    best together. A 95 % interval goes from the draw of rank 2.5 % to that of rank 97.5 %.
+    In each draw every source gets a random weight (exponential, seed 1). One more source represents all unseen ones.
+    Its weight is that of the source of a typical image, sum of w² / sum of w, times an exponential number. Each of its
+    values is `worst` or `best`, with equal chance (seed 0). Columns with equal numbers in `together` share that choice.
+    The 95 % interval goes from the draw of rank 2.5 % to that of rank 97.5 %.
     """
 
     values: Array
@@ -160,7 +160,7 @@ class SourceMeans:
         return low, high
 
     def figure(self, statistic: Callable[[Array], Array], n: int, sources: int | None = None) -> Record:
-        """Return the figure that `statistic` computes from the means."""
+        """Return `statistic` of the means as a figure with an interval. The figure states `n` images and `sources`."""
         sources = len(self.weights) if sources is None else sources
         if not sources:
             return figure(n=0, sources=0)
@@ -172,12 +172,12 @@ class SourceMeans:
 def means_of_groups(
     values: Array, weights: Array, group: Array, n: Array, lowest: float = 0.0
 ) -> tuple[list[Record], Array]:
-    """Return the mean of each group of sources with an interval, and the p value of the test that the mean is 0.
+    """Return each group's mean over its sources, with an interval, and the p value of the test that the mean is 0.
 
-    A value per source lies between `lowest` and 1; `n` is the number of images of each group. One unseen source with a
-    typical weight is added. It has the value `lowest` or 1 with equal chance, so it moves the mean and adds to the
-    variance. The interval is that of the beta distribution with this mean and variance, wider by (t / z)² for few
-    sources (Korn and Graubard 1998).
+    `values` has a value of each source, between `lowest` and 1. `n` is the number of images of each group. Each group
+    gets one unseen source with a typical weight. Its value is `lowest` or 1 with equal chance, so it moves the mean and
+    adds to the variance. The interval is that of the beta distribution with this mean and variance, wider by (t / z)²
+    for few sources (Korn and Graubard 1998).
     """
     place, groups = (values - lowest) / (1 - lowest), len(n)
     sources = np.bincount(group, minlength=groups)
@@ -200,8 +200,8 @@ def means_of_groups(
 
 
 def holm(p_values: Array) -> Array:
-    """Return p values corrected for several tests (Holm 1979). The k-th smallest of m is multiplied by m - k + 1,
-    then raised to the corrected one before it if that is larger, and is at most 1. NaN stays NaN."""
+    """Return p values corrected for several tests (Holm 1979). The k-th smallest of m is multiplied by m - k + 1. It is
+    at least the corrected value before it, and at most 1. NaN stays NaN."""
     corrected = np.full(len(p_values), np.nan)
     known = np.flatnonzero(np.isfinite(p_values))
     order = known[np.argsort(p_values[known])]
@@ -211,9 +211,9 @@ def holm(p_values: Array) -> Array:
 
 
 def clustering(wrong: Array, source: Any) -> tuple[float | None, float | None, float | None]:
-    """Return the intra-class correlation (analysis of variance, Donner 1986), the design effect 1 + (m - 1) x
-    correlation with m the mean number of images of an image's source (Kish 1965), and n / design effect.
-    """
+    """Return the intra-class correlation (analysis of variance, Donner 1986), the design effect (Kish 1965), and n /
+    design effect. The design effect is 1 + (m - 1) x correlation, where m is the mean size of an image's source in
+    images."""
     _, number, size = np.unique(source, return_inverse=True, return_counts=True)
     sources, n = len(size), len(wrong)
     if sources < 2 or n == sources:
@@ -237,15 +237,15 @@ def clustering(wrong: Array, source: Any) -> tuple[float | None, float | None, f
 
 
 def shares_by_source(sources: Any, answers: pd.DataFrame, weight: Array | None = None) -> tuple[Array, Array]:
-    """Return each source's number of images and its number of wrong ones, both with the images' `weight`."""
+    """Return two sums for each source: its images, and its wrong images. An image counts as its `weight`, else as 1."""
     place = np.searchsorted(sources, answers["source"])
     each = np.ones(len(place)) if weight is None else weight
     return np.bincount(place, each, len(sources)), np.bincount(place, each * answers["wrong"], len(sources))
 
 
 def matched_controls(cases: pd.DataFrame, control: pd.DataFrame) -> tuple[Array, Array]:
-    """Return True for each test case with a reconstruction of its source in its control set, and a weight for each
-    reconstruction. The reconstructions of a source in a set together weigh as much as its test cases with that set.
+    """Return True for each test case that has a reconstruction: same source, same control set. Also return a weight for
+    each reconstruction. Reconstructions that share source and set weigh as much in sum as their test cases.
     """
     own, drawn = (pd.MultiIndex.from_frame(one[["source", "control_set"]]) for one in (cases, control))
     has_control = own.isin(drawn) & (cases["control_set"] >= 0).to_numpy()
@@ -254,9 +254,9 @@ def matched_controls(cases: pd.DataFrame, control: pd.DataFrame) -> tuple[Array,
 
 
 def errors(answers: Sequence[pd.DataFrame], weighing: str, mixed: bool) -> tuple[Record, pd.DataFrame, pd.DataFrame]:
-    """Return the figures on errors by name, and the originals and test cases that count: those of sources whose
-    original and at least one test case can be compared with their label. An answer that cannot be compared is left out,
-    never counted as wrong. Each source weighs the same, or as much as its test cases.
+    """Return the figures on errors by name, then the originals and the test cases that count. A source counts if its
+    original and at least one test case can be compared with their label. Answers that cannot be compared are left out,
+    never counted as wrong. Sources are weighted as in `weights_of`. `mixed` is True for several control sets.
     """
     left_out = sum(int((~one["known"]).sum()) for one in answers)
     first, cases, control = (one[one["known"]] for one in answers)
@@ -323,7 +323,7 @@ def errors(answers: Sequence[pd.DataFrame], weighing: str, mixed: bool) -> tuple
 
 
 def classes(first: pd.DataFrame, cases: pd.DataFrame, labels: Sequence[str], weighing: str) -> Rows:
-    """Yield the figures of each class: errors, their difference and its p value, corrected over all classes."""
+    """Yield for each class its error on originals and on test cases, their difference, and its corrected p value."""
     label = np.array([labels.index(one) for one in first["label"]], np.int64)
     size, wrong = shares_by_source(first["source"], cases)
     before, after, weights = first["wrong"].to_numpy(float), wrong / size, weights_of(size, weighing)
@@ -348,8 +348,8 @@ NO_LABEL = "none of the labels"
 
 
 def confusion(labels: Sequence[str], before: Array, after: Array) -> Rows:
-    """Yield how often each answer is given for each label. `before` (originals) and `after` (generated images) hold
-    shares of the images with a label, or of its pixels for a segmenter: (labels, labels + 1).
+    """Yield how often each answer is given for each label. `before` (originals) and `after` (generated images) are
+    matrices (labels, labels + 1): shares of the images with a label, or of its pixels for a segmenter.
     """
     for at, label in enumerate(labels):
         for one, other, answer in zip(before[at], after[at], (*labels, NO_LABEL), strict=True):
@@ -437,7 +437,7 @@ def edit_tables(
 # (classes, classes + 1). The last column is for predictions of no class of the masks.
 
 LOST = 0.15
-"""Threshold in IoU: a class is found from this IoU on, and lost if its IoU falls by at least as much."""
+"""Threshold in IoU. A class with at least this IoU is found. It is lost if its IoU falls by at least as much."""
 
 
 def counts_of(pixels: pd.DataFrame, classes: int) -> Array:
@@ -446,13 +446,13 @@ def counts_of(pixels: pd.DataFrame, classes: int) -> Array:
 
 
 def overlaps(counts: Array) -> Array:
-    """Return intersections, then unions, of mask and prediction for each class: (images, 2 x classes)."""
+    """Return the pixels in both mask and prediction, then those in either, for each class: (images, 2 x classes)."""
     hit = np.diagonal(counts, axis1=1, axis2=2)
     return np.concatenate([hit, counts.sum(axis=2) + counts.sum(axis=1)[:, :-1] - hit], axis=1)
 
 
 def ious(counts: Array, groups: Sequence[Sequence[int]]) -> Array:
-    """Return the IoU of each class in each image, (images, classes); NaN where the mask lacks the class."""
+    """Return the IoU of each class (a group of rows of `counts`), (images, classes); NaN where the mask lacks it."""
     found = np.full((len(counts), len(groups)), np.nan)
     for at, own in enumerate(groups):
         here = counts[:, own].sum(axis=(1, 2))
@@ -463,14 +463,14 @@ def ious(counts: Array, groups: Sequence[Sequence[int]]) -> Array:
 
 
 def mean_iou(overlaps: Array) -> Array:
-    """Return the mean IoU over the classes in mask or prediction. `overlaps` holds intersections, then unions."""
+    """Return the mean IoU over the classes that occur in mask or prediction. The argument comes from `overlaps`."""
     hit, union = np.split(overlaps, 2, axis=-1)
     return ratio(np.nan_to_num(ratio(hit, union)).sum(axis=-1), (union > 0).sum(axis=-1))
 
 
 def pixel_figures(pixels: Sequence[pd.DataFrame], weighing: str, mixed: bool, names: Sequence[str]) -> Rows:
-    """Yield mIoU and IoU from one matrix of all pixels, in which each source, or each test case, weighs the same. One
-    unseen source is added: it finds all or nothing of each class, and has the area of the source of a typical pixel.
+    """Yield mIoU and IoU, from one matrix of all pixels in which each source, or each test case, has equal weight. One
+    unseen source is added. It finds all or nothing of each class; its area is that of the source of a typical pixel.
     """
     both = np.intersect1d(pixels[0]["source"], pixels[1]["source"])
     first, cases, control = (one[one["source"].isin(both)] for one in pixels)
@@ -566,7 +566,7 @@ LOSS_NAMES = {
     "design effect": "design effect",
     "effective number of images": "effective number of images",
 }
-"""Names of the figures of `errors` for a segmenter, whose errors are images where it loses a class."""
+"""Names of the figures of `errors` for a segmenter. Its error is an image on which it loses a class."""
 
 
 # Faults that are valid
@@ -576,13 +576,13 @@ INVALID, VALID, HARD = 0, 1, 2
 
 
 def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Array, votes_of_an_image: float) -> Array:
-    """Return draws of the state of each judged image, (draws, images): invalid, valid, or hard (its votes are random).
+    """Return random draws of each judged image's state, (draws, images): invalid, valid, or hard (its votes are
+    random).
 
-    The model is that of Dawid and Skene (1979), with control items as images of known truth, fitted by Gibbs sampling
-    (seed 0). In turn it draws each worker's rates of right answers (beta), the population of workers (a grid of beta
-    distributions), the shares of the states in each pool (gamma), and the state of each image. `fixed` is the known
-    state of an image whose votes are not used, or -1.
-    """
+    The model is that of Dawid and Skene (1979), fitted by Gibbs sampling (seed 0). Control items are images of known
+    truth. Each step draws, in turn, each worker's rates of right answers (beta), the population of workers (a grid of
+    beta distributions), the share of each state in each pool of images (gamma), and the state of each image. `fixed` is
+    the known state of an image whose votes are not used, else -1."""
     chance = np.random.default_rng(0)
     control, own = ballots[ballots["known"] >= 0], ballots[(ballots["known"] < 0) & ballots["image"].isin(images)]
     workers = int(ballots["worker"].max()) + 1 if len(ballots) else 1
@@ -644,9 +644,9 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
 
 
 def looks_random(images: Array, judged: Array) -> bool:
-    """Return True if the judged images may be a random sample of all, both counted by part. At least 1 in 200 random
-    samples (of 2,000, seed 0) must be as uneven, by Pearson's statistic and by images in unjudged parts.
-    """
+    """Return True if the judged images may be a random sample. Both arguments are numbers of images by part. At least 1
+    in 200 of 2,000 random samples (seed 0) must be as uneven, by Pearson's statistic and by images in parts without a
+    sample."""
     images, judged = images[images > 0], judged[images > 0]
     if len(images) == 1:
         return True
@@ -658,10 +658,11 @@ def looks_random(images: Array, judged: Array) -> bool:
 
 
 def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
-    """Return the pool of each cell (a stratum of right, or of wrong images), and the weight of its judged images.
+    """Return the pool of each cell (images that are all right, or all wrong), and the weight of its judged images.
 
-    A cell with at least 5 judged images, or with all judged, is a pool. The others are one pool together, and cells
-    without a judged image belong to it only if the sample looks random. The pool of any other cell is unknown: -1.
+    A cell with at least 5 judged images, or with all judged, is a pool. The other judged cells form one pool. If the
+    sample looks random, unjudged cells join it, and also the smallest pools until 5 images are judged. Else the pool of
+    an unjudged cell is -1.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -682,8 +683,8 @@ def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
 
 
 def contradiction(judged: pd.DataFrame) -> bool:
-    """Return True if two studies contradict each other. With the error e in one study, and at most a share v of wrong
-    images valid in the other, at most 1 - e (1 - v) of the images are valid; but the first found more (p < 0.001).
+    """Return True if two studies contradict each other. If a share e of the images of one is wrong, and at most a share
+    v of the wrong images of the other is valid, at most 1 - e (1 - v) can be valid. The first found more (p < 0.001).
     """
     decided = judged[judged["decided"]]
     for (one, own), (other, rest) in product(decided.groupby("study"), decided[decided["wrong"]].groupby("study")):
@@ -695,8 +696,8 @@ def contradiction(judged: pd.DataFrame) -> bool:
 
 
 def pools_of_cells(images: Array, judged: Array) -> tuple[Array, Array, Array]:
-    """Return the pool of each cell (-1 if unknown), the weight of its judged images, and True for each pool of wrong
-    images. Each stratum has two cells: of right images, then of wrong ones.
+    """Return for each cell its pool (-1 if unknown) and the weight of its judged images, then for each pool True if its
+    images are wrong. Each stratum has two cells: its right images, then its wrong ones.
     """
     pool, raised, is_wrong = np.full(len(images), -1), np.ones(len(images)), list[bool]()
     for kind in (True, False):
@@ -734,8 +735,8 @@ class JudgedImages:
 
 
 def states_of(judged: pd.DataFrame, ballots: pd.DataFrame, images: JudgedImages) -> tuple[Array, Array]:
-    """Return draws of the state (invalid, valid or hard) of each judged image, (draws, images), and the chance that it
-    is valid. Without control items and with fewer than 3 votes on an image, there is one draw: the consensus.
+    """Return draws of the state (invalid, valid or hard) of each judged image, (draws, images), and each image's chance
+    of being valid. Without control items and with fewer than 3 votes on an image, the consensus is the only draw.
     """
     valid, decided = judged["valid"].to_numpy(bool), judged["decided"].to_numpy(bool)
     consensus = np.where(valid, VALID, np.where(decided, INVALID, HARD))[images.place]
@@ -755,9 +756,9 @@ def states_of(judged: pd.DataFrame, ballots: pd.DataFrame, images: JudgedImages)
 
 
 def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, sizes: Array) -> float | None:
-    """Return the weight of the score that makes the interval shortest (PPI++), from 0 to 1: the covariance of score and
-    votes, divided by the variance of the score. None if fewer than 50 judged images are wrong. `sizes` are the numbers
-    of images in each pool.
+    """Return the weight of the score, 0 to 1, that makes the interval shortest (PPI++): the covariance of score and
+    votes, divided by the variance of the score. None if fewer than 50 judged images are wrong. `mass` is the weight of
+    each pool, `sizes` its number of images.
     """
     if images.is_wrong.sum() < 50:
         return None
@@ -774,10 +775,9 @@ def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, size
 def drawn_shares(
     images: JudgedImages, states: Array, masses: Array, typical: float, score_weight: float
 ) -> tuple[Array, ...]:
-    """Return 4,000 draws (seed 0) of seven shares of images. Two are of images that are wrong and valid, two more are
-    the same with the score. The fifth is the share of wrong images, times the share of these that is judged valid. The
-    last two are errors among valid images. Each pair is a low and a high share: images of unknown validity are taken
-    for invalid or valid accordingly.
+    """Return 4,000 draws (seed 0) of seven shares: wrong and valid images (low, high); the same, corrected by the score
+    (low, high); wrong images times the share of them that is judged valid; and errors among valid images (low, high).
+    Images of unknown validity count as invalid or valid, so that a low share is lowest and a high share highest.
 
     `masses` has a row for each source: its weight in each pool, its weight of unknown wrong and of unknown right
     images, its scores in each pool, and its whole weight. The unseen source weighs `typical`.
@@ -849,11 +849,11 @@ def drawn_shares(
 
 
 def validity(judged: pd.DataFrame, ballots: pd.DataFrame, strata: int, weighing: str, has_score: bool) -> Rows:
-    """Yield the figures on wrong images that people found valid, by strata (law of total probability), with an interval
-    from 4,000 draws (seed 0): sources get random weights, one unseen source is added, and the states of the judged
-    images are drawn (`worker_states`). Where nothing is known, the lower end takes images for invalid, the upper for
-    valid. With a score of each image, the votes correct it (prediction-powered inference, Angelopoulos et al. 2023).
-    """
+    """Yield the figures on wrong images that people found valid, estimated by strata (law of total probability).
+    Intervals come from 4,000 draws (seed 0): each gives random weights to sources, adds one unseen source, and draws
+    the states of judged images (`worker_states`). Where nothing is known, the lower end takes images for invalid, the
+    upper for valid. With `has_score`, votes correct the images' scores (prediction-powered inference, Angelopoulos et
+    al. 2023)."""
     wrong, decided = judged["wrong"].to_numpy(bool), judged["decided"].to_numpy(bool)
     without, outside = judged["undecided"].to_numpy(bool) & ~decided, judged["outside"].to_numpy(bool)
     voted = (decided | without) & ~outside
@@ -994,7 +994,7 @@ def answers_to(question: Mapping[str, Any]) -> list[str]:
 
 
 def concerns(question: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
-    """Return True if the item shows the class that the question is about, or the question is about all items."""
+    """Return True if a question applies to an item: it is about all items, or about a class that the item shows."""
     shown = {name.casefold() for name in item["classes"]}
     return not question["only_with"] or question["only_with"].casefold() in shown
 
@@ -1011,8 +1011,8 @@ def counted_votes(votes: Iterable[Vote], needed: int, excluded: set[str]) -> dic
 
 
 def outcomes(study: Study, rules: Mapping[str, Any], votes: Mapping[str, Sequence[Vote]]) -> dict[str, dict[str, Any]]:
-    """Return the outcome of each item and question with fixed answers. A consensus is at least `consensus` equal
-    answers among `votes` votes. With fewer votes an item waits, or has too few once the study is closed.
+    """Return the outcome by item and by question, without questions for free text. A consensus needs `votes` votes, and
+    `consensus` equal answers among them. An item with fewer votes is waiting, or has too few once the study is closed.
     """
     found: dict[str, dict[str, Any]] = {}
     for item in study.images:
@@ -1051,15 +1051,15 @@ WORDS = ("waiting", "invalid", "no consensus", "too few votes", "valid")
 
 
 def of_images(found: Mapping[str, Mapping[str, Outcome]], questions: Sequence[Any]) -> dict[str, str]:
-    """Return one outcome of each image: the first in `WORDS` of its outcomes on validity, without follow-ups."""
+    """Return one outcome of each item. Among its outcomes on validity (no follow-ups), the first in `WORDS` counts."""
     telling = {one["id"] for one in questions if one["valid"] and not one["follows"]}
     words = {item: [one.word for name, one in own.items() if name in telling] for item, own in found.items()}
     return {item: min(own, key=WORDS.index) for item, own in words.items() if own}
 
 
 def is_right(study: Study, vote: Vote) -> bool:
-    """Return True if a vote gives all known right answers of its item. A follow-up is asked only after the answer that
-    it follows.
+    """Return True if a vote has the right answer to each question of its item whose answer is known. A follow-up counts
+    only after the answer that leads to it.
     """
     item, shown = study.items[vote.item], list[str]()
     expected = item["expected"]
@@ -1090,7 +1090,7 @@ def bootstrap(images: Sequence[Any], seed: int, statistic: Callable[[Array], Arr
 
 
 def valid_share(words: Iterable[str]) -> Record:
-    """Return the share of valid images with a consensus, and bounds with all undecided images invalid, or valid."""
+    """Return the valid share of images with a consensus. Its bounds take undecided images for invalid, or for valid."""
     number = Counter(words)
     valid, of = number["valid"], number["valid"] + number["invalid"]
     missing = number["no consensus"] + number["too few votes"]
@@ -1146,12 +1146,12 @@ def alpha(items: Array, distance: Array) -> float:
 
 
 def dawid_skene(votes: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Return the likeliest true answer of each item by Dawid and Skene's model (1979), from (item, worker, answer).
+    """Return the likeliest true answer of each item by Dawid and Skene's model (1979). `votes` are (item, worker,
+    answer).
 
     EM begins with the shares of each item's votes. M: how often each truth occurs, and how often a worker gives each
     answer to each truth. E: the chance of each truth, given the item's votes. It ends when the bound on the likelihood,
-    divided by the number of votes, grows by less than 0.00001, or after 100 rounds.
-    """
+    divided by the number of votes, grows by less than 0.00001, or after 100 rounds."""
     columns = [np.unique(column, return_inverse=True) for column in zip(*votes, strict=True)]
     if not votes or min(len(known) for known, _ in columns[1:]) < 2:
         return []
@@ -1281,7 +1281,7 @@ def question_figures(
     ratings: Sequence[Sequence[str]],
     votes: Mapping[str, Sequence[Vote]],
 ) -> Rows:
-    """Yield the figures of a question, except the agreement. Intervals of votes and ratings: bootstrap over images."""
+    """Yield a question's figures, except agreement. Intervals for votes and ratings are bootstrapped over images."""
     name, seed = question["id"], study.rules["seed"]
     if question["valid"]:
         yield named("valid", name, "after exclusions", "all"), valid_share(one.word for one in own.values())
@@ -1377,8 +1377,8 @@ def says_valid(questions: Sequence[Any], answers: Mapping[str, str]) -> bool | N
 
 
 def single_votes(study: Study) -> list[tuple[int | None, str, bool, int]]:
-    """Return (test case, worker, found valid, known truth) of each vote that counts; the truth is -1 for a test case.
-    For a control item, whose truth is known, the test case is None.
+    """Return each vote that counts as (test case, worker, found valid, known truth). The truth is -1 for a test case. A
+    control item has a known truth, and None as its test case.
     """
     telling = [one for one in study.questions if one["valid"] and not one["follows"]]
     rows: list[tuple[int | None, str, bool, int]] = []
@@ -1398,8 +1398,8 @@ def single_votes(study: Study) -> list[tuple[int | None, str, bool, int]]:
 
 
 def judged_images(cases: pd.DataFrame, studies: Mapping[str, Study], items: pd.DataFrame) -> tuple[Any, Any]:
-    """Return the test cases with what people found, and the single votes on them. Of several studies on an image, the
-    last one with a consensus counts.
+    """Return a table of people's judgements, a row for each test case, and a table of the single votes behind them. If
+    several studies judged an image, the last one with a consensus counts.
     """
     words = {name: outcome_words(study) for name, study in studies.items()}
     place = {case: at for at, case in enumerate(cases["test_case"]) if case is not None}
@@ -1436,7 +1436,7 @@ def judged_images(cases: pd.DataFrame, studies: Mapping[str, Study], items: pd.D
 
 
 def strata_of(cases: pd.DataFrame, edits: pd.DataFrame, wrong: Array, types: Sequence[str]) -> tuple[Array, int]:
-    """Return each test case's stratum (right or wrong; its edit type, none or several), and the number of strata."""
+    """Return each test case's stratum (right or wrong, and its edit type if it has one), and the number of strata."""
     own = (
         edits[edits["edit_type"] != ""].groupby("image")["edit_type"].agg(["first", "nunique"]).reindex(cases["image"])
     )
@@ -1447,7 +1447,7 @@ def strata_of(cases: pd.DataFrame, edits: pd.DataFrame, wrong: Array, types: Seq
 
 
 def all_of_a_part(part: Array, judged: Array) -> bool:
-    """Return True if all judged images are in `part`, and this has a chance below 1 % in a random sample."""
+    """Return True if all judged images are in `part`, though a random sample has less than a 1 % chance of this."""
     n, inside = int(judged.sum()), int(part.sum())
     return bool(n and part[judged].all() and stats.hypergeom.pmf(n, len(part), inside, n) < 0.01)
 
@@ -1474,12 +1474,12 @@ class Bundle:
         self.mixed = self.cases["control_set"].nunique() > 1
 
     def read_by(self, model: int, rows: pd.DataFrame) -> list[pd.DataFrame]:
-        """Return the rows of one model, joined with the columns of their images: one table for each role."""
+        """Return one model's `rows`, joined with the columns of their images, as one table for each role of images."""
         own = rows[rows["model"] == model].merge(self.images, on="image")
         return [own[own["role"] == role] for role in ROLES]
 
     def answers(self, model: int) -> list[pd.DataFrame]:
-        """Return the answers of a model for the images of each role. A segmenter is wrong where it loses a class."""
+        """Return a model's answers on images of each role, as `read_by`. A segmenter is wrong if it loses a class."""
         if self.segments:
             return self.losses(model)
         known = self.predictions["comparable"].astype(bool)
@@ -1487,10 +1487,10 @@ class Bundle:
         return [frame.assign(wrong=frame["known"] & (frame["predicted"] != frame["label"])) for frame in frames]
 
     def losses(self, model: int) -> list[pd.DataFrame]:
-        """Like `answers`, for a segmenter: an image is wrong if it loses a protected class. An original loses a class
-        whose IoU is below 0.15. Another image loses one that has at least that IoU on the original and falls by as
-        much. An image without a class to lose cannot be compared. The columns `could` and `lost` flag the protected
-        classes that an image could lose, and that it lost.
+        """Return a segmenter's answers for originals, test cases and reconstructions. It is wrong if it loses a
+        protected class. On an original it loses a class with an IoU below 0.15. On another image it loses a class that
+        has at least this IoU on the original and falls by as much. An image without a class to lose cannot be compared.
+        The columns `could` and `lost` flag the protected classes that can be lost, and that are lost.
         """
         about = self.settings["models"][model - 1]
         groups, numbers = [one["groups"] for one in about["protected"]], np.arange(len(about["protected"]))
@@ -1539,9 +1539,9 @@ class Bundle:
         yield from self.valid_faults(model, wrong, found["all: error on generated images"], "wrong")
 
     def change(self, frames: Iterable[pd.DataFrame]) -> Array:
-        """Return the change of the `figure` of each test case: its difference from the mean of the reconstructions of
-        the same source in the same control set. If no test case has a reconstruction, it is the difference from the
-        original.
+        """Return the change of each test case's `figure`, a column: its difference from the mean figure of the
+        reconstructions of the same source in the same control set. If no test case has a reconstruction, the original's
+        figure is used.
         """
         first, cases, control = frames
         drawn = control[control["control_set"] >= 0].groupby(["source", "control_set"])["figure"].mean()
@@ -1551,7 +1551,7 @@ class Bundle:
         return self.cases["image"].map(cases.set_index("image")["figure"]).to_numpy(float) - before
 
     def valid_faults(self, model: int, wrong: Array, measured: Record, words: str) -> Rows:
-        """Yield the figures on faults that are valid; `words` name a fault."""
+        """Yield the figures on valid faults. `wrong` flags faults; `words` name a fault, such as "wrong"."""
         known = self.right(model) >= 0
         judged, ballots = judged_images(self.cases[known], self.studies, self.items)
         seen = (judged["decided"] | judged["undecided"]).to_numpy(bool)
@@ -1599,7 +1599,7 @@ class Bundle:
         yield from self.valid_faults(model, wrong, whole["error on generated images"], "loses a class")
 
     def comparison(self) -> Rows:
-        """Yield the figures of two models on the test cases that can be compared with both."""
+        """Yield the comparison of two models, on the test cases for which both have an answer that can be compared."""
         right = np.stack([self.right(1), self.right(2)])
         known = (right >= 0).all(axis=0)
         first, second = right[:, known] == 0
