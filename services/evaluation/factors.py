@@ -35,17 +35,17 @@ AT_ONCE = 16
 SHARPNESS = 100.0
 """Factor that multiplies similarities before the softmax, as in the training of CLIP (Radford et al., ICML 2021)."""
 MOST_TOLD = 8
-"""Maximum number of effects that the answer names; the tables list all."""
+"""Maximum number of effects named in the summary of an experiment. Its tables list all effects."""
 NOTHING = "No test case changes two kinds of things at once. Draw a factor experiment: it tells what breaks together."
 NOT_READ = "The embedder has not read these images yet, so it is not known whether drawing changes more than was asked."
 
 
 @dataclass(frozen=True)
 class FactorRow:
-    """Effect of a level, or of two levels together, on the errors of a model and on a second outcome (`figure`)."""
+    """Effect of one level of a factor, or of two together, on a model's error and on a second outcome (`figure`)."""
 
     parts: tuple[tuple[str, str], ...]
-    """Factor and level: one pair for a main effect, two for an interaction."""
+    """Factor (edit type) and level (alternative): one pair for a main effect, two for an interaction."""
     error: EffectRow
     figure: Figure
     """Effect on the probability of the true class or the share of right pixels."""
@@ -61,24 +61,24 @@ class FactorView:
     title: str
     """Title of the images."""
     wrong: str
-    """Name of an error, such as "wrong"."""
+    """Word for an error of the model, such as "wrong"."""
     figure: str
     """Name of the second outcome: the probability of the true class, or the share of right pixels."""
     effects: Mapping[str, FactorEffects]
-    """Effects on the error, by "edit type" (a factor is unchanged or changed) and by "alternative". The first is left
-    out if each factor has one alternative, as it would be the same."""
+    """Effects on the error. By "edit type", a factor is changed or unchanged; by "alternative", each alternative is a
+    level. The first is left out if each factor has one alternative, as both would be equal."""
     rows: Mapping[str, tuple[FactorRow, ...]]
-    """The rows of `effects`, with the effects on both outcomes."""
+    """Effects on both outcomes, a row for each effect in `effects`, with the same keys."""
     mixed: tuple[MixedRow, ...]
-    """Change in the look of each factor when another factor is changed; empty if no look is known."""
+    """Change in how much an image shows one factor when another is edited; empty if this cannot be measured."""
     problem: str
     """Sentence on why no interaction can be measured; "" if some test cases change two factors."""
     notes: tuple[str, ...]
 
     @property
     def answer(self) -> tuple[str, ...]:
-        """Return the answer in sentences: the significant effects, and the factors that drawing mixes. If both tables
-        have an effect of the same images, the answer names the alternative only.
+        """Return the answer in sentences: the significant effects, and the factors that change if another is edited. If
+        both tables have an effect of the same images, the answer names the alternative only.
         """
         rows = [row for table in self.rows.values() for row in table]
         significant = {row.entries: row for row in rows if row.error.answer != "cannot tell"}
@@ -132,7 +132,7 @@ class Factors:
         )
 
     def read(self, question: EvaluationQuestion, on_count: OnCount) -> None:
-        """Have the embedder read the images and edited words without a stored vector. Raises UserError as `figures`."""
+        """Have the embedder read images and edited words that have no stored vector. Raises UserError as `figures`."""
         images = _Experiment(self._evaluations.result(question))
         entries = images.entries[np.isnan(self._meaning.vectors_of(images.entries)[:, 0])].tolist()
         words = [
@@ -155,7 +155,7 @@ class _Experiment:
         generated, controls, table = cases.generated, cases.controls, cases.table
         changes: list[dict[str, list[str]]] = [{} for _ in range(len(generated))]
         self._words: dict[tuple[int, str], tuple[set[str], set[str]]] = {}
-        """Unchanged and changed words of each source and factor."""
+        """Old and new words of the edits, by source number and factor."""
         edits_of = edits_by_row(table, generated.row)
         for own, number, edits in zip(changes, generated.source.tolist(), edits_of, strict=True):
             for name, old, new in edits:
@@ -196,9 +196,9 @@ class _Experiment:
         return list(dict.fromkeys(word for pair in self._words.values() for words in pair for word in sorted(words)))
 
     def looks(self, meaning: Meaning) -> Floats:
-        """Return how much each image looks changed in each factor, 0 to 1, (images, factors): the softmax share of the
-        alternatives against the unchanged words, by similarity to the image. NaN if a vector is missing, or if the
-        source has no edit of the factor.
+        """Return how much each image looks changed in each factor, 0 to 1, (images, factors). It is the softmax share
+        of the alternatives against the unchanged words, by their similarity to the image. NaN if a vector is missing,
+        or if the source has no edit of the factor.
         """
         words, found = self.words, np.full(self.levels.levels.shape, np.nan)
         images, vectors = _units(meaning.vectors_of(self.entries)), _units(meaning.placed(words))

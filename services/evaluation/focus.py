@@ -39,7 +39,7 @@ MOST_IMAGES = 1_000
 MOST_INFORMATION = 100
 """Maximum number of originals, of test cases and of reconstructions with AIC and SIC, which take seconds an image."""
 AT_ONCE = 16
-"""Number of images after which other work may use the model."""
+"""Number of images that are read before other work may use the model."""
 KEPT = 20_000
 """Maximum number of Grad-CAM maps in memory."""
 PICTURES = 3
@@ -48,8 +48,8 @@ SUBJECT, SUBJECT_MASK = "subject", "subject mask"
 """Name of the stage that marks a source's main object, and of the test case's artifact with that object's mask."""
 GROUPS = ("originals", "test cases", "reconstructions")
 _Mask = tuple[str, str]
-"""The mask of a main object: the text of a `Region` and "", or class numbers in JSON and the SHA-256 of a mask image.
-If the JSON is "", the object is the white pixels of the mask image."""
+"""Mask of a main object, as two texts. Either the text of a `Region`, and "". Or a JSON list of class numbers, and the
+SHA-256 of a mask image; if the JSON is "", the object is the white pixels."""
 
 
 class _Seen(NamedTuple):
@@ -63,7 +63,7 @@ class _Seen(NamedTuple):
 
 
 _Key = tuple[str, tuple[int, ...], str, _Mask | None]
-"""Model, label classes, image and mask, which together determine a Grad-CAM map."""
+"""Key of a Grad-CAM map: model, classes of the label, image, and mask."""
 
 
 class Focus:
@@ -108,7 +108,7 @@ class Focus:
         return self._found.once(key, lambda: self._made(questions))
 
     def look(self, questions: Sequence[EvaluationQuestion], on_work: OnWork) -> None:
-        """Compute the maps that each model lacks, and AIC and SIC of some images."""
+        """Compute the missing maps of each model, and AIC and SIC of some images."""
         for one in questions:
             self._evaluations.predicting.identify(one.model, partial(on_work, 0, 0))
         chosen = [self._chosen_of(one) for one in questions]
@@ -196,7 +196,7 @@ class Focus:
         return Image.fromarray(np.isin(np.asarray(image), json.loads(about)).astype(np.uint8) * 255) if about else image
 
     def _keys(self, question: EvaluationQuestion, cases: Cases, images: Sequence[_Seen]) -> list[_Key | None]:
-        """Return the key of each image; None if the model has no class for its label."""
+        """Return the key of each image's map; None if the model has no class for the image's label."""
         stored = self._evaluations.predicting.stored(question.model)
         if stored is None:
             raise UserError(NOT_LOADED)

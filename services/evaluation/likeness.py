@@ -43,7 +43,7 @@ NAMED_EDITS, PICTURES = 3, 4
 
 
 class _Needs:
-    """Images and texts of one evaluation that the models have to read before there are figures."""
+    """Images and texts that the embedder and the language model read for the figures of one evaluation."""
 
     def __init__(self, found: EvaluationResult, workspace: Workspace) -> None:
         cases, fate = found.cases, np.random.default_rng(0)
@@ -122,7 +122,7 @@ class Likeness:
         return self._found.once((*key, self._no_score), lambda: self._made(result, _Needs(result, self._workspace)))
 
     def _missing(self, needs: _Needs) -> tuple[Sequence[Any], ...]:
-        """Return entries without a vector, originals and words without a vector, and captions without a score."""
+        """Return three lists: images without a vector, originals and words without one, captions without a score."""
         entries = np.unique(np.concatenate([entries for _, entries in needs.images.values()]))
         inputs: list[str | Picture] = [*needs.originals, *needs.words]
         captions = dict.fromkeys(text for pair in needs.captions for text in pair if text not in self._scores)

@@ -1,4 +1,4 @@
-"""Compares the methods (recipes, and starts of their drawing) that made the test cases of one subject."""
+"""Compares the methods (a recipe, drawn from noise or from the inverted source) that made one subject's test cases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COUNTED: Mapping[str, str] = {
     "failures a minute": "valid_failure",
     "valid by votes": "judged",
 }
-"""Column of `MethodImages` that marks the images of each figure."""
+"""Name of the column of `MethodImages` that flags the images behind a figure, by figure."""
 FIGURES: Mapping[str, str] = DataTable(__file__, str)
 """Title of each figure of a comparison, by the figure's name."""
 
@@ -97,8 +97,8 @@ class MethodsResult:
     edit_types: tuple[str, ...]
 
     def entries(self, method: str, figure: str = "", edit_type: str = "") -> tuple[int, ...]:
-        """Return the catalogue entries that a number counts: all images of a method (a `Method.key`), or those for
-        which `figure`, one of `COUNTED`, holds. An excess counts the wrong ones. Raises UserError for an unknown
+        """Return the catalogue entries of the images behind a number. `method` is a `Method.key`. `figure` is a key of
+        `COUNTED`, or "" for all images of the method; for an excess, the wrong images. Raises UserError for an unknown
         method, figure or edit type.
         """
         keys = [one.key for one in self.compared.methods]
@@ -121,7 +121,7 @@ def methods_result(
     reference: str = "",
 ) -> MethodsResult:
     """Compare the methods of the test cases of an evaluation. `reference` is a `Method.key`; "" for the first method.
-    Raises UserError if there is only one method, or no method of this name.
+    Raises UserError if there is only one method, or none with this key.
     """
     columns = _Columns(workspace, found, outcomes)
     methods = columns.methods
@@ -219,8 +219,8 @@ class _Columns:
         self.images = MethodImages(*(np.maximum(one, -1).astype(np.int64) for one in (*columns, wrong, fault)))
 
     def _edits(self, method: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the numbers of each image's edit type and cell. The type is -1 if edits have several types, the cell
-        is -1 if there are several edits. But an image with several types counts by its first edit if all images of its
+        """Return for each image the numbers of its edit type and of its cell (label, edit type, alternative). Several
+        types or edits have no number: -1. But an image with several types counts by its first edit if all images of its
         method have an edit of that type, as AGA's have.
         """
         edits_of = edits_by_row(self._found.cases.table, self._row)
@@ -265,14 +265,14 @@ class _Columns:
         return np.where(unshared[method], -1, passed).astype(np.int8)
 
     def _answers(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-        """Return flags of images that the model gets wrong, and of `EvaluationResult.faults`; -1 if unknown."""
+        """Return two columns of flags, -1 if unknown: images with a wrong answer, and `EvaluationResult.faults`."""
         found = self._found
         unread, both = np.full(len(found.cases.rejected), -1), (found.right == WRONG, found.faults)
         wrong, fault = (np.concatenate([np.where(found.known, one, -1), unread]).astype(np.int8) for one in both)
         return wrong, fault
 
     def control(self) -> Floats:
-        """Return the error on the control set, 0 to 1, (methods, sources); NaN without a control set."""
+        """Return each method's error on its control set, 0 to 1, by source: (methods, sources). NaN if it has none."""
         found, cases = self._found, self._found.cases
         errors = np.full((len(self.methods), len(self._shas)), np.nan)
         source = np.searchsorted(self._shas, cases.originals.number)
@@ -287,7 +287,7 @@ class _Columns:
         return errors
 
     def seconds(self) -> Floats:
-        """Return seconds of model time, (methods, sources). NaN for a method if a run of it is in no batch."""
+        """Return seconds of model time, (methods, sources). NaN for a method if one of its runs is in no batch."""
         table = self._found.cases.table
         by_run = dict(zip(table.runs.of(self._row)[::-1], self.images.method.tolist()[::-1], strict=True))
         rows = self._workspace.case_columns.batch_seconds()
@@ -315,7 +315,7 @@ class _Columns:
         )
 
     def notes(self, shown: Collection[str]) -> tuple[str, ...]:
-        """Return sentences on what the figures count. `shown` are the edit types with a table."""
+        """Return notes on the images behind the figures, one sentence each. `shown` are the edit types with a table."""
         number_of = {name: int((self.images.edit_type == at).sum()) for at, name in enumerate(self.edit_types)}
         return TEXTS.paragraphs(
             "methods-notes.txt",

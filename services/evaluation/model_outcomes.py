@@ -101,7 +101,7 @@ def kind_of(candidate: Candidate) -> TaskKind:
 def verdict_with_masks(
     candidate: Candidate, model: str, masks: RunMasks, classes: tuple[str, ...] = ()
 ) -> tuple[bool | None, bool | None]:
-    """Return `verdict_of` a test case, with the mask of its run if it is a segmentation."""
+    """Return the result of `verdict_of` for a test case. For a segmentation, the mask is that of its run."""
     needs = kind_of(candidate) == "segmentation" and model in candidate.predictions
     return verdict_of(candidate, model, masks.of(candidate.run_id) if needs else None, classes)
 

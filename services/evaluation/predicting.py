@@ -36,7 +36,7 @@ SAVED_AT_ONCE = 128
 """Number of images whose predictions are saved in one transaction, or more if a batch is larger."""
 COUNTED_AT_ONCE = 256
 PATIENCE = 20.0
-"""Maximum seconds to wait for another model's work before the picture of a model's input is given up."""
+"""Maximum seconds that `input_picture` waits for the work of another model."""
 Save = Callable[[Sequence[NewPrediction]], object]
 OnWait = Callable[[], object]
 
@@ -90,7 +90,7 @@ class Predicting:
             return self._loaded(settings, on_wait)[1]
 
     def input_picture(self, settings: UnderTestSettings, sha: str) -> Image.Image:
-        """Return an image as a model gets it. Raises UserError on failure, or if models are busy for `PATIENCE`."""
+        """Return the picture that a model gets for an image. Raises UserError if it fails, or if models stay busy."""
         self._require_known(settings)
         if not self._lock.acquire(timeout=PATIENCE):
             raise UserError("Another model is at work: try again when it is done.")
@@ -137,9 +137,8 @@ class Predicting:
         return Read(read, tuple(self.broken(pictures).items()))
 
     def check_masks(self, checker: UnderTestSettings, cases: Cases, on_count: OnCount) -> None:
-        """Have the segmenter of the checks read all images of a subject that have a mask, unless Explore had it read
-        them, and count their pixels. The segmenter is not recorded as a model under test. `on_count` and errors are as
-        for `read`.
+        """Have the segmenter of the checks read the images with a mask that it has not read yet, and count the pixels
+        of the masks. The segmenter is not recorded as a model under test. `on_count` and errors are as for `read`.
         """
         self._require_known(checker)
         key = self._workspace.models_under_test.key_of(model_key(checker))
@@ -157,7 +156,7 @@ class Predicting:
         self.count_pixels(key, cases, on_count)
 
     def count_pixels(self, key: str, cases: Cases, on_count: OnCount) -> None:
-        """Count the pixels of each mask class by the class that the model with this `key` predicts, unless known."""
+        """Count pixels by mask class and by class that the model with this `key` predicts. Known counts are skipped."""
         models = self._workspace.models_under_test
         known, counted = models.latest(key), models.counted(key)
         pairs_to_count = {

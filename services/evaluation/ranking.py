@@ -30,7 +30,7 @@ IN_A_GROUP = 20
 """Minimum number of images in a group: among fewer, the share of wrong answers would be chance."""
 OURS, RANDOM, ENTROPY, GINI = "ours", "random", "entropy", "DeepGini"
 Kind = tuple[str, ...]
-"""Edit types, alternatives and label of a caption, from general to particular."""
+"""Edit types, alternatives and label of a test case or caption, from general to particular."""
 ValidFrom = Literal["votes", "checks", "nothing"]
 
 
@@ -52,7 +52,7 @@ class RankedCase:
     valid: float
     """Chance that people find the image valid, 0 to 1."""
     right: bool | None = None
-    """True if the model is right, or as a segmenter loses no class; None if unknown."""
+    """True if the model is right (a segmenter: if it loses no class). None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
 
 
 def kinds_of(cases: Cases) -> tuple[Sequence[Kind], Numbers, Numbers]:
-    """Return the kinds (edit types, alternatives, label), and the indexes of each case's kind and of its edits."""
+    """Return all kinds (edit types, alternatives, label), and each test case's index of its kind and of its edits."""
     edits_of_case = edits_by_row(cases.table, cases.generated.row)
     edits = [edits_name([(kind, alternative) for kind, _, alternative in own]) for own in edits_of_case]
     labels = cases.generated.label.tolist()
@@ -177,7 +177,7 @@ def edits_name(edits: Sequence[tuple[str, str]]) -> tuple[str, str]:
 
 
 def past_faults(kinds: Sequence[Kind], kind: Numbers, known: Flags, fault: Flags) -> dict[Kind, tuple[int, int]]:
-    """Return the numbers of faults and of known test cases by kind, without kinds that have no known test case."""
+    """Return the number of faults and of known test cases for each kind that has a known test case."""
     of, bad = (np.bincount(kind[one], minlength=len(kinds)).tolist() for one in (known, known & fault))
     return {name: (faults, images) for name, faults, images in zip(kinds, bad, of, strict=True) if images}
 
@@ -185,7 +185,7 @@ def past_faults(kinds: Sequence[Kind], kind: Numbers, known: Flags, fault: Flags
 def _chance_wrong(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, entropy: Floats | None, read: Flags, seed: int
 ) -> Floats:
-    """Return each test case's chance of a wrong answer, by the same edits on other sources and the answer's entropy."""
+    """Return the chance of a wrong answer on each test case, from equal edits and similar entropy on other sources."""
     source = found.cases.generated.source
     known, wrong = found.right != UNKNOWN, found.right == WRONG
     fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]
@@ -215,7 +215,7 @@ def _chance_wrong(
 
 
 def _chance_valid(cases: Cases, score: Scored | str, passed: Floats) -> tuple[Floats, ValidFrom]:
-    """Return the chance that people find each test case valid, and the origin of these chances."""
+    """Return the chance that people find each test case valid, and where these chances come from."""
     if not isinstance(score, str):
         return score.chance[cases.generated.row], "votes"
     has_checks = np.isfinite(passed)

@@ -84,7 +84,7 @@ class Standing:
     predicted: Numbers
     """Index of the answer in `EvaluationResult.names`; for a segmenter, of the class it loses most of. -1 for none."""
     before: NDArray[np.int8]
-    """Like `right`, for the original of each source: a segmenter is right if it finds all protected classes."""
+    """Outcome on the original of each source, coded as in `right`. A segmenter is right if it finds all its classes."""
     predicted_before: Numbers
     compared: Flags
     """True for each source that counts: the original and a test case can be compared."""
@@ -105,9 +105,9 @@ class EvaluationResult(Standing):
     after: Floats
     """Figure of each test case: the probability of the true class or the share of right pixels; NaN if unknown."""
     control_right: NDArray[np.int8]
-    """Like `right`, for the reconstructions."""
+    """Outcome of each reconstruction, coded as in `right`."""
     control_after: Floats
-    """Like `after`, for the reconstructions."""
+    """Figure of each reconstruction, as in `after`."""
     pixels: PixelCells | None = None
     """Flags of the images that each pixel figure of a segmenter counts; None for a classifier."""
 
@@ -131,7 +131,7 @@ _Answers = tuple[Numbers, NDArray[np.int8], Numbers]
 
 @dataclass(frozen=True)
 class _Edits:
-    """Pairs of a test case's position and the number of one of its edits."""
+    """Edits of test cases, as columns: position of the test case, and index of the edit's value in `names`."""
 
     case: Numbers
     group: Numbers
@@ -156,7 +156,7 @@ class Evaluation:
     """Returns the chances that people find images valid, or why they are unknown. Runs in another thread."""
     masks: MaskValidity
     weighing: Weighing = "source"
-    """Unit that has the same weight everywhere in the figures: a source or a test case."""
+    """Unit with equal weight in the figures: each source, or each test case."""
 
     def result(self) -> EvaluationResult:
         """Calculate all figures of the evaluation. Raises ValueError for sources of several splits."""
@@ -213,7 +213,7 @@ class Evaluation:
     def _result(
         self, standing: Standing, controls: tuple[Numbers, NDArray[np.int8], Floats], **values: Any
     ) -> EvaluationResult:
-        """Return the result with the fields `values`. `controls`: position, outcome and figure of reconstructions."""
+        """Return the result with these `values`. `controls` has position, outcome and figure of each reconstruction."""
         place, outcome, figure = controls
         size = len(self.cases.controls)
         right, after = _spread(place, outcome, size, UNKNOWN), _spread(place, figure, size, np.nan)
@@ -313,13 +313,13 @@ class Evaluation:
     # Control sets
 
     def _with_way(self, cells: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
-        """Return `cells`, with the number of the control set of the image at each `place` if there are several sets."""
+        """Return `cells`, with the control set's number of each image at `place` if there are several control sets."""
         way = self.cases.control_way if control else self.cases.way
         return replace(cells, way=way[place]) if self.cases.mixed else cells
 
     def _of_control(self, values: Floats, place: Numbers) -> Floats:
-        """Return for each test case the mean over the reconstructions of its source in its own control set; NaN for
-        none. `values` belong to the reconstructions at the positions `place`.
+        """Return a value for each test case: the mean of `values` over the reconstructions of its source in its control
+        set, or NaN without any. `values` belong to the reconstructions at the positions `place`.
         """
         cases, ways = self.cases, int(self.cases.way.max(initial=0)) + 1
         source = cases.controls.source[place] * ways + cases.control_way[place]
@@ -331,10 +331,10 @@ class Evaluation:
     def _edits(
         self, after: Floats, of_original: Floats, of_control: Floats, wrong: Flags, names: Sequence[EditTable]
     ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool, Floats]:
-        """Return the tables with these `names`, True if they compare with reconstructions (False: with originals), and
-        the change of each test case. `after` has the figure of each test case, `of_original` the figure of each source.
-        `of_control` has the mean figure of the reconstructions with which a test case is compared, or NaN. `wrong`
-        marks the wrong test cases.
+        """Return the tables with these `names`; True if they compare with reconstructions, False with originals; and
+        the change of each test case. `after` has the figure of each test case, `of_original` that of each source's
+        original. `of_control` has the mean figure of the reconstructions with which a test case is compared, or NaN.
+        `wrong` marks the wrong test cases.
         """
         cases = self.cases
         against_control = bool(np.isfinite(of_control).any())
@@ -444,7 +444,7 @@ def judged_images(
 
 
 def edits_of(cases: Cases, table: EditTable) -> _Edits:
-    """Return the values that a table lists (edit types, keywords, alternatives or classes) for all test cases."""
+    """Return each test case's values in a table of edits: edit types, keywords, alternatives or classes."""
     generated = cases.generated
     if table == "class":
         case = np.flatnonzero(generated.label >= 0)

@@ -2,8 +2,8 @@
 name, and the answers by the images of a search. Pure.
 
 The words are compared with the labels and the alternatives of a batch. Each pair of a label and an alternative that
-they name is a part with an answer of its own. An answer holds however often a person looks and whichever question the
-images suggested: its interval is valid at all times, and for all parts that could be asked about together.
+they name is a part with an answer of its own. The interval of an answer holds at all times and for all possible parts
+together. So a person may look at it often, and may ask because of the images seen.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class PartAnswer:
     faults: int
     """Number of counted images that are valid faults."""
     share: Figure
-    """Share of valid faults, by one image of each source. Of several cells, only images chosen at random count."""
+    """Share of valid faults, one image per source. If there are several cells, only images chosen at random count."""
     answer: Answered
     waiting: int
     """Number of images of the part that could still be drawn."""
@@ -117,7 +117,7 @@ class Matched:
     parts: tuple[Part, ...]
     unknown: tuple[str, ...]
     missing: tuple[str, ...]
-    """See `Answer.missing`; `unknown` is as in `Answer`, too."""
+    """Pairs of a label and an alternative of the batch that occur in no caption together."""
 
 
 def matched(question: str, names: Sequence[CellName]) -> Matched:
@@ -163,9 +163,9 @@ def answer_of(
     """Answer whether more than a share `weak` of the part's images are valid faults. `parts` is the number of parts
     that could be asked about: with at least 95 % chance, the intervals of all of them are right.
 
-    Images of one cell are chosen at random within it. Of several cells, only those chosen at random among all images or
-    among those of the part count for the share, until one of the cells has no image left to draw: the others were aimed
-    at cells with faults. If all images of the part are drawn, all count.
+    Images of one cell are chosen at random within it. Of several cells, only images chosen at random among all images
+    or among those of the part count for the share, and only until one of the cells has no image left to draw. The other
+    images were aimed at cells with faults. If all images of the part are drawn, all count.
     """
     cells = part.cells(names)
     is_of_part = np.isin(np.arange(len(names)), cells)

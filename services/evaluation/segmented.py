@@ -65,7 +65,7 @@ class PixelCells:
     """Packed bits of a matrix (groups, groups + 1) for each test case. A bit is True if the share of a group that is
     predicted as another is at least as large as in the whole set. The last column is for predictions of no group."""
     said_before: NDArray[np.uint8]
-    """Like `said`, for the original of each source."""
+    """Bits as in `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
         """Return flags of the test cases behind the number of a `cell`. `source` is each test case's source index."""
@@ -128,8 +128,8 @@ def losses_of(
 
 
 def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[str, str]], Numbers]:
-    """Return the distinct pairs (protected classes, names of the mask's class numbers) of these images, both in JSON,
-    in order of appearance, and the index of each image's pair.
+    """Return the distinct pairs of these images, in order of appearance, and the index of each image's pair. A pair is
+    the protected classes and the names of the mask's class numbers, both in JSON.
     """
     protected, names = cases.table.protected, images.masks.of(place).names
     texts = Texts(protected.values, protected.numbers[images.row[place]])
@@ -262,8 +262,8 @@ class MaskChecks:
         ways: Sequence[tuple[str, str]],
         number: Numbers,
     ) -> Flags:
-        """Return for each of these rows of `pairs` whether its mask holds, compared with the original's row in
-        `before`. `number` is the index of each row's pair in `ways`.
+        """Return True for each image whose mask still fits. `row` and `before` are the rows in `pairs` of the image and
+        of its original. `number` is the index of the image's pair in `ways`.
         """
         if key != self._key:  # the checks have another segmenter now
             self._key, self._known = key, self._known[:0]

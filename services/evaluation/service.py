@@ -323,7 +323,7 @@ class EvaluationService:
         return self.work.begin(LOOKING, about(question), work)
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to read the images, and return this work. Its result is a `Read`. Raises UserError if not possible."""
+        """Begin to have images read. Return this work; its result is a `Read`. Raises UserError if it cannot begin."""
         self.cases(question.subject).require()
 
         def work(on_count: OnCount) -> Any:
@@ -337,9 +337,9 @@ class EvaluationService:
         return self.work.begin(READING, about(question), work)
 
     def read(self, settings: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
-        """Have a model read the unread images of a subject; for a segmentation also the segmenter of the checks, which
-        decides whether each mask holds. If that one fails, the result says why, and all else continues. `on_count` and
-        errors as in `Predicting.read`.
+        """Have a model read the unread images of a subject. For a segmentation, the segmenter of the checks reads them
+        too, to decide whether each mask still fits. If that fails, the result says why, and the rest continues.
+        `on_count` and errors are as in `Predicting.read`.
         """
         checker = self._masks.checker if cases.view.kind == "segmentation" else None
         if checker is None or model_key(checker) == model_key(settings):
@@ -540,7 +540,7 @@ class EvaluationService:
         return map_classes(cases.labels, stored.identity.classes, kind, own_mapping, everywhere)
 
     def _answering(self, question: EvaluationQuestion, cases: Cases, stored: StoredModel) -> ClassMap:
-        """Return the class map of `class_map`, marked if the model chooses among the classes of the labels only."""
+        """Return the result of `class_map`. It is marked if the model chooses among the classes of the labels only."""
         mapping = self.class_map(question, cases, stored)
         among_labels = question.among_labels and mapping.kind == "classification" and bool(mapping.left_over)
         return replace(mapping, among_labels=among_labels)
@@ -557,7 +557,7 @@ class EvaluationService:
         )
 
     def _choices(self, subject: Subject | None) -> Iterator[tuple[str, ModelChoice]]:
-        """Yield each choice after the stored key of its model, or after `ModelChoice.key` if it was never loaded."""
+        """Yield (key, choice). The key is that of the stored model, or `ModelChoice.key` if it was never loaded."""
         cases = self.cases(subject) if subject is not None else None
         kinds: tuple[TaskKind, ...] = get_args(TaskKind)
         if cases is not None and cases.view.kind is not None:
@@ -600,12 +600,12 @@ def cancelled(queue: WorkQueue, number: int) -> dict[str, Any]:
 
 
 def about(question: EvaluationQuestion) -> str:
-    """Return the key under which `work` has the predictions for an `EvaluationQuestion`."""
+    """Return the key of an `EvaluationQuestion` in the queue `EvaluationService.work`."""
     return hashlib.sha256(repr((question.subject, question.model)).encode()).hexdigest()[:24]
 
 
 def about_control(subject: Subject) -> str:
-    """Return the key under which `controls.work` has the drawing of a subject's control set."""
+    """Return the key of a subject in the queue `controls.work`, which draws control sets."""
     return hashlib.sha256(repr(subject).encode()).hexdigest()[:24]
 
 

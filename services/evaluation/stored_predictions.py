@@ -62,7 +62,7 @@ class SegmenterCounts:
 
 
 class _ReadImages:
-    """Images that a model has read, each with the number of its last row. Finds the rows of a table's images."""
+    """Images that a model has read, each with the index of its latest row. Finds the rows of a subject's images."""
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
@@ -70,7 +70,7 @@ class _ReadImages:
         self._columns: tuple[Texts, Numbers, Numbers] | None = None
 
     def add(self, images: Collection[str]) -> None:
-        """Give consecutive numbers to further rows, one for each image."""
+        """Record further rows, one for each image, with consecutive numbers."""
         self.number.update(zip(images, range(self._rows, self._rows + len(images)), strict=True))
         self._rows += len(images)
         self._columns = None
@@ -227,7 +227,7 @@ class ModelAnswers:
             return stored.pairs, stored.rows_of(cases, images)
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
-        """Return how many pictures of a subject the model has read; with a mask, only if its pixels are counted."""
+        """Return how many pictures of a subject a model has read. If one has a mask, its pixels must be counted too."""
         if model.identity.kind != cases.view.kind:
             known = self._workspace.models_under_test.latest(model.key)
             return sum(sha in known for sha in cases.pictures)
@@ -288,7 +288,7 @@ class ModelAnswers:
 
 @contextmanager
 def _latest(cache: dict[K, T], key: K, make: Callable[[], T], most: int = MODELS_HELD) -> Iterator[T]:
-    """Yield the value of a key, and put it back into the cache as the latest, unless an error is raised."""
+    """Yield the cached value of a key, or a new one from `make`. Then cache it as the latest, unless this fails."""
     value = cache.pop(key, None) or make()
     yield value
     cache[key] = value

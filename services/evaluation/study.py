@@ -41,7 +41,7 @@ class SampleRow:
     """Number of images to judge in one stratum."""
 
     stratum: str
-    """Right or wrong, in words of `services.evaluation.results.STANDING`, and the edit type."""
+    """Name of the stratum: right or wrong (in words of `services.evaluation.results.STANDING`), and the edit type."""
     images: int
     judged: int
 

@@ -140,7 +140,7 @@ class VotesOnCases:
     """Votes of studies on the test cases of an evaluation, in the order of the test cases."""
 
     undecided: Flags
-    """True for each test case judged without a consensus in every study that has it."""
+    """True for each judged test case on which no study reached a consensus."""
     study: Numbers
     """Index of the study whose votes count for each test case; -1 for none."""
     adjudicated: Flags
@@ -149,7 +149,7 @@ class VotesOnCases:
 
 
 def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]) -> VotesOnCases:
-    """Return the votes on test cases. Of several studies on one, the last with a consensus counts, else the last."""
+    """Return the votes on test cases. If several studies judged one, the last consensus counts, else the last study."""
     place = {case: at for at, case in enumerate(test_cases.tolist()) if case >= 0}
     number = {one.study: at for at, one in enumerate(studies)}
     study, undecided = np.full(len(test_cases), -1), np.zeros(len(test_cases), bool)

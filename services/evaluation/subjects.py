@@ -282,11 +282,11 @@ class _Reading:
         ways = np.array([-1 if recipe is None else names.index(recipe.name) for recipe in controls])
         self._is_control = own[table.recipes.numbers] >= 0
         self._control = np.where(self._is_control, own[table.recipes.numbers], ways[table.recipes.numbers])
-        """Number of the recipe that draws each row's control set; for a reconstruction, of its own recipe."""
+        """For each row, the number of the recipe that draws its control set; for a reconstruction, its own recipe."""
         starts = len(table.starts.values) + 1
         self._way = np.where(self._control >= 0, self._control * starts + table.starts.numbers + 1, -1)
-        """For each row of the table: the number of its control set, which one recipe draws from one start; for a
-        reconstruction, of its own set. -1 for none."""
+        """Number of each row's control set: one recipe, one start of its drawing. For a reconstruction, the number of
+        the set that it belongs to. -1 for none."""
         self._control_methods = [one.method for one in control_recipes() for _ in range(starts)]
         self._left_out = {"unlabelled": 0}
         """Number of images by the reason why they are left out, for the template of sentences."""

@@ -102,7 +102,7 @@ class EvaluationQuestion:
 
 @dataclass(frozen=True)
 class Pending:
-    """Images that the model has to read before there are figures."""
+    """Numbers of images that a model has read, and that it has still to read."""
 
     images: int
     """Number of originals, cases and controls, each picture once."""
@@ -124,9 +124,9 @@ class Cell:
     name: str = ""
     """Name of the row: a class (also for both kinds of confusion), edit type, keyword or alternative; "" for all."""
     said: str = ""
-    """Predicted label: for "confusion" on the image, for "confusion before" on its original. "" for none of the labels.
-    For a segmenter it is a label predicted for pixels: it selects images where the share of the class predicted as that
-    label is at least as large as in the whole set."""
+    """Predicted label. For "confusion", it is predicted on the image, for "confusion before" on its original; "" for
+    none of the labels. For a segmenter, pixels have this label: images count if the share of the class that is
+    predicted as this label is at least as large as in the whole set."""
     only_wrong: bool = False
     """For "class": only wrong cases. For tables of edits: only newly wrong ones. For a segmenter: only lost classes."""
 
@@ -223,7 +223,7 @@ class LikenessFigures:
 
 @dataclass(frozen=True)
 class FocusRow:
-    """One figure of where models look."""
+    """One figure on where models look."""
 
     images: str
     """Kind of images: "originals", "test cases" or "reconstructions"."""
@@ -243,7 +243,7 @@ class FocusFigures:
     images: int
     """Number of images with maps of all models."""
     missing: int
-    """Number of maps and curves still to be computed."""
+    """Number of maps, and of curves for AIC and SIC, still to be computed."""
     rows: tuple[FocusRow, ...]
     left_out: tuple[tuple[str, str, str, int, int], ...]
     """Model, figure (AIC or SIC), reason, number of images tried, and number left out for that reason."""

@@ -110,7 +110,7 @@ class SearchView:
     drawn: int
     """Number of chosen images that are drawn."""
     next_random: int
-    """Number of images that the next round draws at random. Like `CellRow.next`, 0 if there is no next round."""
+    """Number of images that the next round draws at random; 0 if there is no next round."""
     next_asked: int
     """Number of images that the next round draws to answer questions."""
     answers: tuple[Answer, ...]
@@ -257,7 +257,7 @@ class WeakCellSearch:
         return True
 
     def _next(self, standing: _Standing) -> tuple[Pick, np.random.Generator]:
-        """Return the next round as things stand now, empty at the end, and the generator that chooses its images."""
+        """Return the next round (empty at the end), and the random generator that chooses its images."""
         # The same state gives the same choice, also after a kill.
         chance = np.random.default_rng([self._number, standing.chosen])
         left = np.array([len(one) for one in standing.waiting], np.int64)
@@ -346,9 +346,9 @@ class WeakCellSearch:
     def _outcomes(
         self, candidates: Sequence[Candidate], notes: list[str], reads: bool
     ) -> tuple[dict[int, tuple[bool, bool]], frozenset[int], frozenset[int]]:
-        """Return for each test case that counts whether it shows a valid fault and whether a study finds it invalid;
-        the rejected test cases; and the sources that the model is wrong about. Test cases of these sources do not
-        count: the edit is not the reason.
+        """Return three things: for each test case that counts, whether it shows a valid fault and whether a study finds
+        it invalid; the rejected test cases; and the sources that the model gets wrong. Test cases of these sources do
+        not count: there the edit is not the reason.
         """
         if all(one.test_case is None for one in candidates):
             return {}, frozenset(), frozenset()

@@ -219,7 +219,7 @@ class Retrainings:
         return tuple(models)
 
     def as_model(self, number: int, arm: str) -> dict[str, str]:
-        """Keep an arm's weights as a model under test. Return source and file. Raises UserError if they are gone."""
+        """Keep an arm's weights as a model. Return its `source` and `file`. Raises UserError if no weights are left."""
         row = next((one for one in self._workspace.retrainings.kept() if one.id == number), None)
         if row is None:
             raise UserError(NO_RESULT)
@@ -296,7 +296,7 @@ class Retrainings:
         return cases
 
     def _valid(self, cases: Cases, parted: DataSplit) -> tuple[list[Outcome], ValidCases]:
-        """Return the votes on images of training sources, and which test cases they find valid."""
+        """Return all votes but those on tune and test sources, and which test cases votes or a score find valid."""
         columns = self._workspace.case_columns
         outcomes = columns.outcomes()
         judged = judged_of(cases, outcomes)

@@ -41,7 +41,7 @@ HOW_PARTED = (
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """An arm, with the images that it learns from."""
+    """A set of images that a model learns from (an arm)."""
 
     name: str
     images: int
@@ -59,7 +59,7 @@ class SetSummary:
 
 @dataclass(frozen=True)
 class GainOverControl:
-    """Difference between the accuracies of an arm and of a control arm, on one set."""
+    """Gain in accuracy of an arm (a set of training images) over a control arm, measured on one set of images."""
 
     arm: str
     control: str
@@ -69,7 +69,7 @@ class GainOverControl:
 
 @dataclass(frozen=True)
 class MiouRow:
-    """The mean intersection over union of an arm on one set, averaged over the seeds."""
+    """Mean intersection over union that an arm (a set of training images) reaches on one set, averaged over seeds."""
 
     arm: str
     set: str
@@ -79,7 +79,7 @@ class MiouRow:
 
 @dataclass(frozen=True)
 class ArmTraining:
-    """One training of an arm, with one seed."""
+    """One training with the images of an arm (a set of training images) and one seed."""
 
     arm: str
     seed: int

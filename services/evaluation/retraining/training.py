@@ -1,5 +1,5 @@
-"""Plans which images of a subject train which arm, and on which images the arms are measured (the paper's RQ3). Sources
-are split first, and all images made of a source stay in its split. Trains and saves nothing.
+"""Plans the arms of a retraining, which are sets of images to learn from, and the sets to measure on (the paper's RQ3).
+Sources are split first, and all images made of a source stay in its split. Trains and saves nothing.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _lasting(stored: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class NotMeasured:
-    """An arm or a set that is left out, and why."""
+    """An arm (a set of training images) or a measured set that is left out, with the reason."""
 
     name: str
     why: str
@@ -123,7 +123,7 @@ class ValidCases:
     judged: Numbers
     """For each test case: 1 if votes find it valid, 0 if not, -1 if nobody judged it."""
     foretold: Flags | None
-    """True for each test case that a score learnt from votes finds valid; None without a score."""
+    """True for each test case that a score, learnt from votes, predicts to be valid; None without a score."""
     why: str = ""
 
 
@@ -136,9 +136,9 @@ class RetrainingPlan:
     tune: tuple[Example, ...]
     sets: Mapping[str, tuple[Example, ...]]
     set_sources: Mapping[str, Numbers]
-    """Source number of each image, by set."""
+    """For each set to measure on, the source number of each image."""
     behind: Mapping[str, SetEntries]
-    """By set, the catalogue entries that show its images in the gallery."""
+    """For each set to measure on, the catalogue entries that show its images in the gallery."""
     originals: int
     """Number of originals to train on."""
     sources: Mapping[Side, int]
@@ -182,8 +182,8 @@ def part(
 ) -> DataSplit:
     """Split the sources into train, tune and test, keeping similar ones together. `looks` has each picture's perceptual
     hash. `twins` has pairs of sources that show the same picture, but mirrored, cropped or the like; None if not
-    searched. A training image that looks like a measured one is left out. Raises UserError if nothing can be learnt
-    from the images, such as those of one source or one label.
+    searched. Train images like a tune or test image are left out, and tune images like a test image. Raises UserError
+    if nothing can be learnt from the images, such as those of one source or one label.
     """
     shas = cases.originals.shas
     if len(shas) < len(SIDES):
@@ -222,7 +222,7 @@ def plan(
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> RetrainingPlan:
-    """Plan arms and sets. `ranked` sorts test cases, the best first. Raises UserError if there are too few images."""
+    """Plan the training arms and the measured sets. `ranked` sorts test cases. Raises UserError for too few images."""
     generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
     # An image that people found invalid would count as a fault of the model.
     invalid = valid.judged == 0
@@ -300,7 +300,7 @@ class Examples:
     mapping: ClassMap
     path: Callable[[str], Path]
     mask: Callable[[MaskOf], Path | None]
-    """Returns the path of a mask with the numbers of the map's groups; None if it has none of them."""
+    """Returns the path of a mask image whose pixels are numbers of class groups; None if it has no such group."""
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
         """Return examples of the images at these positions, and the position of each. Images that cannot be learnt from
@@ -383,7 +383,7 @@ def _sides(
 
 
 def _notes_on_labels(cases: Cases, parted: DataSplit) -> tuple[str, ...]:
-    """Return a note on labels in training images alone, and one on labels in test images alone; () for segmentation."""
+    """Return notes on labels that only training images have, and that only test images have; () for a segmentation."""
     if cases.view.kind == "segmentation":
         return ()
 
