@@ -16,7 +16,7 @@ from services.evaluation.scoring import OUTCOMES
 from storage.workspace import Workspace
 
 FIGURE = "value low high n sources why"
-"""Attributes of a figure that are sent to scripts."""
+"""Attributes of a `Figure` in the reply to a script, separated by spaces."""
 Agreements = Mapping[TaskKind, CheckAgreement]
 """Agreement of a check with votes by task; tasks without judged images are left out."""
 

@@ -31,7 +31,7 @@ from services.work_queue import OnWork, WorkQueue, WorkView
 
 DRAWING = "drawing reconstructions"
 READING = "reading them"
-"""Name of the second step: the model reads the reconstructions."""
+"""Name of the second progress step, in which a model reads the reconstructions."""
 LOOK_SECONDS = 0.5
 """Seconds between two checks for cancellation."""
 FAILURES = 5

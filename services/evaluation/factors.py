@@ -59,7 +59,7 @@ class FactorView:
 
     model: str
     title: str
-    """Title of the images."""
+    """Name of the evaluated images."""
     wrong: str
     """Word for an error of the model, such as "wrong"."""
     figure: str
@@ -109,7 +109,7 @@ class Factors:
         return factor_facts(self.figures(self._evaluations.asked(sent)))
 
     def figures(self, question: EvaluationQuestion) -> FactorView:
-        """Return all effects, from the predictions and vectors that are stored. Raises UserError as `evaluate`."""
+        """Return all effects, from stored predictions and vectors. Raises UserError if nothing can be evaluated."""
         result = self._evaluations.result(question)
         images, weighing = _Experiment(result), question.weighing
         levels, task = images.levels, result.cases.task
@@ -148,7 +148,7 @@ class Factors:
 
 
 class _Experiment:
-    """The test cases and reconstructions of an evaluation, with the level of each factor."""
+    """Test cases and reconstructions of an evaluation, with each image's level of each factor."""
 
     def __init__(self, result: EvaluationResult) -> None:
         cases = result.cases

@@ -143,7 +143,7 @@ class Focus:
                 )
             if one.model.source in ("onnx", "http"):
                 title = self._evaluations.title(one.model)
-                raise UserError(f"{title} is no torch network; only these have Grad-CAM maps: choose another.")
+                raise UserError(f"{title} is no torch network, but Grad-CAM maps need one: choose another model.")
 
     # Images and their masks
 

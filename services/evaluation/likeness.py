@@ -112,12 +112,12 @@ class Likeness:
         return cancelled(self.work, work)
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to compute missing vectors and scores, or return work in progress. Raises UserError as `evaluate`."""
+        """Begin to compute missing vectors and scores, or return the current work. Raises UserError as `figures`."""
         needs = _Needs(self._evaluations.result(question), self._workspace)
         return self.work.begin("working out vectors", about(question), partial(self._work_out, needs))
 
     def figures(self, question: EvaluationQuestion) -> LikenessFigures:
-        """Return the figures computed so far; takes seconds for a large test set. Raises UserError as `evaluate`."""
+        """Return the figures so far, in seconds for a large test set. Raises UserError if nothing can be evaluated."""
         result, key = self._evaluations.result(question), (repr(question), self._workspace.saved(), len(self._scores))
         return self._found.once((*key, self._no_score), lambda: self._made(result, _Needs(result, self._workspace)))
 

@@ -51,9 +51,9 @@ class MethodCost:
     """Cost of the images of a method."""
 
     minutes: float | None
-    """Minutes of model time, inversion included. None unless all images come from batches, which alone record it."""
+    """Minutes of model time, inversion included. None unless all images come from batches: only batches record it."""
     edits: int
-    """Number of stage values that people wrote."""
+    """Number of values of stages, such as captions, that people wrote."""
     reviews: int
     """Number of images that people accepted or rejected."""
     votes: int
@@ -66,14 +66,14 @@ class MethodsCompared:
 
     model: str
     title: str
-    """Name of the subject."""
+    """Name of the evaluated images."""
     methods: tuple[Method, ...]
     reference: int
     """Index of the method that the others are compared with."""
     sources: int
     """Number of sources with an image by at least one method."""
     lacking: tuple[int, ...]
-    """For each method, the number of these sources without an image by it."""
+    """For each method, the number of `sources` without an image by it."""
     tables: tuple[MethodTable, ...]
     cells: tuple[tuple[str, ...], ...]
     """For each method, the weak cells that it found: label, edit type and alternative in words."""

@@ -24,7 +24,7 @@ ALTERNATIVES, CAPTIONS = "alternatives", "counterfactuals"
 
 @dataclass(frozen=True)
 class NearCell:
-    """A weak cell, and further alternatives for its keyword that could be searched."""
+    """A weak cell (a label with an edit), and further alternatives for its keyword that could be searched."""
 
     key: str
     """Key of the cell, as `Part.key`."""

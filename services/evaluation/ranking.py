@@ -63,7 +63,7 @@ class Ranking:
     """The first test cases of the ranking, as many as requested."""
     cases: int
     known: int
-    """Number of test cases that orders are judged by: those not judged invalid, with a known outcome of the model."""
+    """Number of test cases used to compare orders: not judged invalid, and with a known outcome of the model."""
     orders: tuple[Order, ...]
     """Quality of this ranking, of a random order, and of the orders by entropy and DeepGini if possible. Empty if
     `known` is 0."""

@@ -576,7 +576,7 @@ def gate_of(
     known = (right != UNKNOWN).all(axis=0)
     cases, place, right = first.cases, place[known], right[:, known]
     if not len(place):
-        raise UserError("No test case has an answer of both models that can be compared with its label.")
+        raise UserError("No test case can be compared with its label for both models: choose other images.")
     test_cases = Compared(
         source=cases.generated.source[place],
         first=right[0] == WRONG,

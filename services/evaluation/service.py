@@ -212,10 +212,10 @@ class EvaluationService:
 
     @does("compare-methods", acts.OnMethods, looks=True)
     def compare_methods(self, sent: acts.OnMethods) -> dict[str, Any]:
-        """Compare the methods (recipes, and starts of their drawing) that made the images of a test set, on the same
-        sources: share of valid images, errors, excess over each method's own control set, valid failures per 100 images
-        and per minute of model time, weak cells found, and cost, with intervals and differences.
-        """
+        """Compare the methods (recipes, drawn from noise or from the inverted source) that made the images of a test
+        set, on the same sources: share of valid images, errors, excess over each method's own control set, valid
+        failures per 100 images and per minute of model time, weak cells found, and cost, with intervals and
+        differences."""
         return methods_facts(self.methods(self.asked(sent), sent.reference).compared)
 
     @does("list-models-under-test", acts.OnSubject, looks=True)
@@ -314,7 +314,7 @@ class EvaluationService:
         return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(question.model, cases.pictures[0])))
 
     def look(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to load the model, since `mapping` needs it loaded once. Return the work."""
+        """Begin to load the model, as `mapping` works only for a model that was loaded once. Return the work."""
 
         def work(on_count: OnCount) -> str:
             on_count(0, 0)
@@ -377,7 +377,7 @@ class EvaluationService:
     @property
     def _controls(self) -> ControlSets:
         if self.controls is None:
-            raise UserError("This command cannot draw: ask the running studio for reconstructions.")
+            raise UserError("This command cannot draw images: ask the running studio for reconstructions.")
         return self.controls
 
     # Figures

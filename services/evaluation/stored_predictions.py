@@ -47,7 +47,7 @@ class ClassifierAnswers:
     """Position of each answer's image in the `Images` asked for."""
     answers: Answers
     true: Floats
-    """Probability of the true class; NaN if it cannot be compared."""
+    """Probability of the true class; NaN if the answer cannot be compared with the label."""
     inexact: int
     """Number of images for which only the top classes are stored."""
 
@@ -116,7 +116,7 @@ class _PixelCounts:
     """Numbers of image and mask for each row of `pairs`."""
     pairs: sparse.csr_array = field(default_factory=lambda: pairs_of_images(NONE, NONE, NONE, []))
     order: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Rows sorted by image and mask, in order of arrival within a pair."""
+    """Indexes of the rows, sorted by image, mask and time of arrival."""
     keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     """For each row in `order`, a number for its image and mask, ascending."""
     _numbers: tuple[list[str], Numbers] | None = None

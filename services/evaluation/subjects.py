@@ -164,7 +164,7 @@ class Cases:
     left_out: tuple[str, ...]
     """Sentences on images that are not counted, and on those that a search chose."""
     lacking: Numbers
-    """Positions of test cases to draw reconstructions for: one for each source and control set that lacks one."""
+    """Positions of test cases to draw reconstructions for: one for each source and control set without any."""
     way: Numbers
     """Number of each test case's control set: its recipe and the start of its drawing; -1 if the recipe has none."""
     control_way: Numbers

@@ -73,7 +73,7 @@ class SubjectView:
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model that can be chosen to be evaluated."""
+    """A model that can be chosen for an evaluation."""
 
     key: str
     """Stable key for URLs: letters, digits and hyphens."""
@@ -154,7 +154,7 @@ class ClassMapping:
     problem: str = ""
     """Sentence on why nothing can be compared; "" if something can."""
     sample: str = ""
-    """SHA-256 of an image that shows what input the model gets; "" without one."""
+    """SHA-256 of an example image, to show the input that the model gets; "" without one."""
 
 
 @dataclass(frozen=True)
@@ -263,10 +263,10 @@ class Evaluated:
     model: str
     kind: TaskKind
     identity: ModelIdentity | None
-    """The stored identity, or None for predictions without one."""
+    """Stored identity of the model, or None for predictions without one."""
     mapping: results.MappingReport
     pending: Pending
-    """Numbers of images that were read, and that were not. The figures cover only images that were read."""
+    """Numbers of images that the model has read or not. The figures cover only images that it has read."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
     """Change of the probability of the true class, or of the share of right pixels, by edit, the most harmful first."""
     against_control: bool

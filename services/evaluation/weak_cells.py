@@ -81,7 +81,7 @@ class CellRow:
     waiting: int
     """Number of images of the cell that could still be drawn."""
     next: int
-    """Number of images of the cell that the next round aims at, as things stand now."""
+    """Number of images of the cell that the next round aims at, by the results so far."""
 
     @property
     def alternative(self) -> str:
@@ -142,7 +142,7 @@ class _Standing:
     """Number of captions with each alternative of each cell."""
     cells: Cells
     waiting: tuple[tuple[Candidate, ...], ...]
-    """Images of each cell that could be drawn. Their sources have no image in the cell."""
+    """Images of each cell that could still be drawn: those of sources without an image in the cell."""
     images: Numbers
     """Number of images of each cell that count; rejected ones do not count."""
     faults: Numbers
@@ -166,7 +166,7 @@ class SearchSettings:
     weak: float = WEAK
     """Share of valid faults above which a cell is weak, 0 to 1."""
     minutes: int = 0
-    """Maximum minutes of one run, which ends after the round; 0 for no limit."""
+    """Maximum minutes of one run of the search. It then ends after the current round. 0 for no limit."""
     mapping: str = ""
     """Text of a user's file that maps labels to classes; "" for none."""
     questions: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ class WeakCellSearch:
         self._question = EvaluationQuestion(images_of(workspace, batch), settings.model, settings.mapping)
 
     def begin(self) -> None:
-        """Record the search. It keeps the questions of an earlier one."""
+        """Record the search in the workspace, with the questions of an earlier search."""
         self._record(self._questions())
 
     def ask(self, question: str, nearest: Nearest) -> None:
@@ -449,7 +449,7 @@ def _open_parts(answers: Sequence[Answer]) -> Mapping[str, Part]:
 
 
 def _valid(images: Numbers, invalid: Numbers) -> Floats:
-    """Return each cell's share of images that nobody found invalid, as if it had two more such images."""
+    """Return each cell's share of images that people did not find invalid, with two such images added to the cell."""
     shares: Floats = 1 - invalid / (images + invalid + 2)
     return shares
 

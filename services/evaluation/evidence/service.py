@@ -65,7 +65,7 @@ class Evidence:
             raise UserError(view.error or "This evidence bundle is not finished: show_evidence tells its progress.")
         export: ReadyExport = view.result
         if not export.file.is_file():
-            raise Missing("The file of this evidence bundle is gone: begin it again.")
+            raise Missing("The file of this evidence bundle is gone: write the bundle again.")
         return export
 
     def _write(self, questions: tuple[EvaluationQuestion, ...], on_work: OnWork) -> ReadyExport:

@@ -29,7 +29,7 @@ from storage.evaluation.models_under_test import StoredModel
 MOST_OPENED = 1000
 """Maximum number of catalogue entries stored for one number in a table: people look at no more."""
 LOWEST = 10
-"""For a segmenter, 1 in this number of images is listed, beginning with the smallest share of correct pixels."""
+"""For a segmenter, 1 in `LOWEST` images is listed: the images with the smallest shares of right pixels."""
 HOW_PARTED = (
     f"{100 * SHARES['train']:.0f} % of the sources are for training, {100 * SHARES['tune']:.0f} % for tuning and "
     f"{100 * SHARES['test']:.0f} % for measuring. Images made from a source are on its side. Sources that look alike "
@@ -145,7 +145,7 @@ class RetrainingResult:
     """Speed of the training; None in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
-        """Return the images behind the table's number for a set, or for an arm on that set. None without any."""
+        """Return the images behind the number for a set, or for an arm on that set. None if none are stored."""
         return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
     def row(self, arm: str, on: str) -> ArmRow | None:

@@ -55,9 +55,9 @@ SEEDS = 5
 NO_TYPE = "none"
 """Value of `RetrainingQuestion.unseen`: no edit type is held out from the arms."""
 SEGMENTED_AT_ONCE = 8
-"""Number of images of an update in a short fine-tuning of a segmenter."""
+"""Number of images per update in a short fine-tuning of a segmenter."""
 LARGE_GROUP = 0.25
-"""Share of the sources above which a group of similar sources is reported."""
+"""The largest group of similar sources is reported if it has more than this share of all sources."""
 MOST_TUNE = 500
 """Maximum number of originals to tune with, and of test cases to tune with."""
 
