@@ -148,7 +148,7 @@ class Focus:
     # Images and their masks
 
     def _chosen_of(self, question: EvaluationQuestion) -> tuple[Cases, list[_Seen]]:
-        """Return the cases that a question is about, and the images chosen from them. Callers must use one result
+        """Return the images that a question is about, and those chosen among them for maps. Callers must use one result
         throughout, since other threads may add images at any time.
         """
         key = (repr(question.subject), self._workspace.saved())

@@ -117,7 +117,7 @@ class Likeness:
         return self.work.begin("working out vectors", about(question), partial(self._work_out, needs))
 
     def figures(self, question: EvaluationQuestion) -> LikenessFigures:
-        """Return the figures so far, in seconds for a large test set. Raises UserError if nothing can be evaluated."""
+        """Return the figures so far. Can take seconds. Raises UserError if nothing can be evaluated."""
         result, key = self._evaluations.result(question), (repr(question), self._workspace.saved(), len(self._scores))
         return self._found.once((*key, self._no_score), lambda: self._made(result, _Needs(result, self._workspace)))
 

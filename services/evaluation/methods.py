@@ -88,7 +88,7 @@ class MethodsCompared:
 
 @dataclass(frozen=True, eq=False)
 class MethodsResult:
-    """A comparison, and the columns that link each number to its images."""
+    """A comparison of methods, and the columns that link each number to its images."""
 
     compared: MethodsCompared
     images: MethodImages
@@ -331,7 +331,7 @@ class _Columns:
 def _votes(
     found: EvaluationResult, source: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]
 ) -> VotesOf:
-    """Return a function that maps flags of images to votes on them. `source` is the number of each image's source."""
+    """Return a function from flags of images to votes on these images. `source` has each image's source number."""
     known, fault = found.known, found.faults
     stratum, names = strata_of(found.cases, found.right == WRONG)
 

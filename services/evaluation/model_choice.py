@@ -1,4 +1,4 @@
-"""The fields by which commands name a model under test, and the settings that they represent."""
+"""Fields of commands that name a model under test, and their translation to the model's settings."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class NearCell:
     """A weak cell (a label with an edit), and further alternatives for its keyword that could be searched."""
 
     key: str
-    """Key of the cell, as `Part.key`."""
+    """Text that identifies the cell, made by `Part.key`."""
     label: str
     alternative: str
     run: str

@@ -183,7 +183,7 @@ def _last(votes: _Votes) -> _Votes:
 
 
 def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, title: str) -> StudyShown | None:
-    """Return how scores learnt from other studies and sources agree with this study's votes; None if votes are few."""
+    """Return how well scores, learnt from other studies and sources, agree with a study's votes; None for few votes."""
     judged = votes[votes.study == study]
     others = votes[(votes.study != study) & ~np.isin(votes.source, judged.source)]
     both = judged.valid.any() and not judged.valid.all()

@@ -186,7 +186,7 @@ class Searches:
         return WeakCellSearch(self._workspace, self._evaluations, batch, settings)
 
     def state(self, batch: int) -> SearchState:
-        """Return what a page shows of the search in a batch. No model reads an image."""
+        """Return the state of the search in a batch, as a page shows it. No model reads an image."""
         models = self._evaluations.models(images_of(self._workspace, batch))
         settings = settings_of_search(self._workspace, batch)
         if settings is None:

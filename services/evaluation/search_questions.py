@@ -100,7 +100,7 @@ class PartAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """A person's question, what its words name, and the answers."""
+    """A person's question, the labels and edits that its words name, and the answers."""
 
     question: str
     parts: tuple[PartAnswer, ...]

@@ -1,6 +1,6 @@
 """The questions and answers of evaluations, shared by services, pages, command line and scripts.
 
-All shares are 0 to 1. Unknown values are None, with a sentence on why. Plain frozen dataclasses; no models.
+All shares are 0 to 1. Unknown values are None, with a sentence on why. All are plain frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Cell:
     none of the labels. For a segmenter, pixels have this label: images count if the share of the class that is
     predicted as this label is at least as large as in the whole set."""
     only_wrong: bool = False
-    """For "class": only wrong cases. For tables of edits: only newly wrong ones. For a segmenter: only lost classes."""
+    """For "class": True for wrong cases only. For edits: only newly wrong ones. For a segmenter: only lost classes."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class ScoreView:
     studies: tuple[str, ...]
     """Studies with votes that it was learnt from."""
     own: Agreement
-    """Agreement with votes on sources other than those that each score was learnt from."""
+    """Agreement with votes on sources from which the scores were not learnt."""
     shown: tuple[StudyShown, ...]
     """Agreement with each study when the other studies predict it; empty if there are too few."""
 

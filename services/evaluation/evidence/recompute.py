@@ -41,7 +41,7 @@ DRAWS = 4000
 MOST_GROUPS = 1000
 """Maximum number of groups of sources that get a random weight."""
 FEWEST_CASES = 20
-"""Minimum number of test cases of a class or an edit that gets a figure."""
+"""A class or an edit gets a figure only with at least this number of test cases."""
 MOST_ROWS = 200
 """A table of edits with more rows than this leaves out edits with fewer than `FEWEST_CASES` test cases."""
 EQUAL = 1e-9
@@ -388,10 +388,10 @@ def edit_tables(
     labels: Sequence[str] | None,
     weighing: str,
 ) -> Rows:
-    """Yield the tables of edits: the mean change of the true class's probability for each value of an edit, averaged
-    within each source first. For a segmenter (no `labels`), it is the change of the share of right pixels. The change
-    is measured from the source's reconstruction, or from the original if no test case has a reconstruction. P values
-    are corrected over the rows of a table.
+    """Yield the rows of the tables of edits, such as one for each keyword: the mean change of the true class's
+    probability, averaged within each source first. For a segmenter (no `labels`), it is the change of the share of
+    right pixels. `change` is measured from the source's reconstruction, or from the original if no test case has a
+    reconstruction. P values are corrected over the rows of a table.
     """
     at = edits["image"].map({image: place for place, image in enumerate(cases["image"])})
     names = ("edit type", "keyword", "alternative")

@@ -127,14 +127,14 @@ class RetrainingResult:
     pictures: str
     """Digest that changes with the images."""
     unseen: str
-    """The edit type held out from all arms; "" for none."""
+    """Edit type that no arm (set of training images) contains; "" for none."""
     arms: tuple[ArmSummary, ...]
     sets: tuple[SetSummary, ...]
     rows: tuple[ArmRow, ...]
     won_back: tuple[WonBack, ...]
     beside: tuple[GainOverControl, ...]
     miou: tuple[MiouRow, ...]
-    """Mean intersection over union of each arm on each set; empty for a classifier."""
+    """Mean intersection over union of each arm (set of training images) on each set; empty for a classifier."""
     left_out: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
     opened: tuple[OpenedImages, ...]
@@ -154,8 +154,8 @@ class RetrainingResult:
 
     @property
     def main(self) -> str:
-        """Return the name of the arm that the answer reports: the arm with generated images, else the first arm that is
-        no control, else the first control.
+        """Return the name of the arm (set of training images) that the answer reports: the arm with generated images,
+        else the first arm that is no control, else the first control.
         """
         names = [one.name for one in self.arms if one.name != ORIGINAL]
         rest = [name for name in names if name not in CONTROLS] or names

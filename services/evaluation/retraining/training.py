@@ -48,7 +48,7 @@ ARM_NAMES: Mapping[ArmKey, str] = {
     "valid": BY_VOTES,
     "ranked": RANKED,
 }
-"""Names of the arms in tables. “original only” is always included: the others are compared with it."""
+"""Names of the arms (sets of training images). “original only” is always trained, to compare the others with it."""
 SetEntries = Sequence[Sequence[int]]
 """Catalogue entries of each image of a set."""
 SEEDS = 5
@@ -145,7 +145,7 @@ class RetrainingPlan:
     sides: str
     """Digest that changes if a source moves to another split."""
     unseen: str
-    """The edit type held out from all arms; "" for none."""
+    """Edit type that no arm (set of training images) contains; "" for none."""
     left_out: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
     twins_together: bool

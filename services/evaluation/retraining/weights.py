@@ -21,7 +21,7 @@ from services.evaluation.retraining.results import RetrainingResult
 from storage.workspace import Workspace
 
 MARK = "of.json"
-"""File of a training that names its model, images, arm and seed. Each use of the training rewrites it."""
+"""Name of a file in each training's folder. It names the model, images, arm and seed. Each use rewrites it."""
 _TRAINING = re.compile(r"[0-9a-f]{24}")
 """Pattern of a training's folder name."""
 
@@ -85,7 +85,7 @@ def mark(folder: Path, marked: Marked) -> None:
 
 
 def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeights, ...]:
-    """Return the weights of the best training of each arm by its tuning score, where they still exist."""
+    """Return for each arm the weights of the training with the best tuning score, if they still exist."""
     weights = []
     for arm in found.arms:
         arm_trainings = [one for one in found.trainings if one.arm == arm.name and one.score is not None]
