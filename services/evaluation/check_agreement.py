@@ -48,7 +48,7 @@ class CheckAgreements:
         return {"checks": rows}
 
     def of(self, checks: Sequence[str]) -> Mapping[str, Agreements]:
-        """Return the agreement with votes by check name. If several studies judged an image, the latest counts."""
+        """Return each check's agreement with votes, by name. If several studies judged an image, the last counts."""
         columns = self._workspace.case_columns
         judged = {
             entry: (task, source or str(entry), OUTCOMES[outcome])  # an image without a source is its own source

@@ -1,4 +1,4 @@
-"""Compares the methods (a recipe, drawn from noise or from the inverted source) that made one subject's test cases."""
+"""Compares the methods (recipes, drawn from noise or from the inverted source) that made one subject's test cases."""
 
 from __future__ import annotations
 

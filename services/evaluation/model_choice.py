@@ -51,7 +51,7 @@ class NamesModel(Command):
 
 
 class ChooseModelUnderTest(NamesModel, StateEdit):
-    """The model under test of a run."""
+    """A command that chooses the model under test of a run."""
 
 
 def chosen_model(command: NamesModel) -> UnderTestSettings:

@@ -313,7 +313,7 @@ class Evaluation:
     # Control sets
 
     def _with_way(self, cells: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
-        """Return `cells`, with the control set's number of each image at `place` if there are several control sets."""
+        """Return `cells`. If there are several control sets, add the number of the image's set at each `place`."""
         way = self.cases.control_way if control else self.cases.way
         return replace(cells, way=way[place]) if self.cases.mixed else cells
 
@@ -497,7 +497,7 @@ def _spread(place: Numbers, values: NDArray[Any], images: int, nothing: float) -
 
 
 def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
-    """Return the mean of the known values of each source; NaN for none."""
+    """Return for each source the mean of its known values; NaN if it has none."""
     known = np.isfinite(values)
     number = np.bincount(source[known], minlength=sources)
     return ratio(np.bincount(source[known], weights=values[known], minlength=sources), number)

@@ -32,7 +32,7 @@ TASKS: tuple[TaskKind, ...] = get_args(TaskKind)
 OUTCOMES = {"valid": True, "invalid": False}
 """Outcomes of a study that the score learns from; others are ignored."""
 FEWEST_SHOWN = 10
-"""Minimum number of judged images of a study to show its agreement."""
+"""A study's agreement is shown only if at least this number of its images is judged."""
 LEAST_WORTH = 0.05
 """Minimum share by which the score has to narrow an interval. If it does less, a note says that it does not help."""
 NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
@@ -54,7 +54,7 @@ class Scored:
     """Chance of each row of the table, 0 to 1; NaN for other tasks. For a judged image it is learnt from votes on other
     sources."""
     checked: Flags
-    """True for each row of the task with a figure of a check. Without one, the chance is only the base rate."""
+    """True for each row of the task for which a check has a figure. Other rows have the base rate as their chance."""
     learnt: ValidityScore
     studies: Mapping[str, str]
     """Names of the studies that the score was learnt from, by id."""

@@ -1,4 +1,4 @@
-"""Searches for weak cells in the batches of a server: commands, and what pages show."""
+"""Commands that search batches for weak cells, and the state of a search as pages show it."""
 
 from __future__ import annotations
 

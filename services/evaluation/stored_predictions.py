@@ -44,7 +44,7 @@ class ClassifierAnswers:
     """Answers of a classifier for some images. Images that it has not read, or that have no label, are left out."""
 
     place: Numbers
-    """Position of each answer's image in the `Images` asked for."""
+    """Position of each answer's image in the requested `Images`."""
     answers: Answers
     true: Floats
     """Probability of the true class; NaN if the answer cannot be compared with the label."""
@@ -221,7 +221,7 @@ class ModelAnswers:
         return SegmenterCounts(place, Pixels(images.source[place], counts))
 
     def pairs(self, key: str, cases: Cases, images: Images) -> tuple[sparse.csr_array, Numbers]:
-        """Return all pixel pairs of the segmenter with this `key`, and each image's row in them; -1 for none."""
+        """Return the pixel counts of the segmenter with this `key`, by row, and the row of each image; -1 for none."""
         with self._lock:
             stored = self._counts(key)
             return stored.pairs, stored.rows_of(cases, images)

@@ -1,4 +1,4 @@
-"""Plans and drafts a validity study for an evaluation: its votes tell faults of the model from invalid images."""
+"""Plans and drafts a validity study for an evaluation, whose votes tell faults of the model from invalid images."""
 
 from __future__ import annotations
 

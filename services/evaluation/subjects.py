@@ -1,7 +1,7 @@
 """The images of a subject (an evaluation's images) as columns: originals, test cases and reconstructions, with label,
-source, split and mask. Test cases and reconstructions are never mixed: in any filter or test set, an image of a recipe
-that is the control of another (`Recipe.control`) is a control. All reconstructions of the same sources, anywhere in the
-workspace, count for the test cases of each recipe whose control they are.
+source, split and mask. Test cases and reconstructions are never mixed: in any filter or test set, an image is a
+reconstruction if its recipe is the control of another (`Recipe.control`). Reconstructions of the same sources count
+wherever they are in the workspace, for each recipe whose control they are.
 
 A rejected image counts in no figure, in any subject: a fault on it is not the model's. That holds for a released
 version too, which keeps the image. Its figures then exclude it, and a note says how many are excluded.

@@ -95,7 +95,7 @@ class EvaluationQuestion:
     mapping: str = ""
     """Text of a user's file that maps labels to classes (CSV, or TOML with [labels]); "" for none."""
     weighing: results.Weighing = "source"
-    """Unit with equal weight in the figures."""
+    """Unit with equal weight in the figures: each source, or each test case."""
     among_labels: bool = False
     """True if a classifier chooses among the classes of the subject's labels only."""
 
@@ -107,7 +107,7 @@ class Pending:
     images: int
     """Number of originals, cases and controls, each picture once."""
     read: int
-    """Number of images read: their prediction is stored, and if they have a mask, its pixels are counted."""
+    """Number of images that are read: the prediction is stored, and pixels are counted if there is a mask."""
     unreadable: int = 0
     """Number of images that the last attempt could not read: they are left out."""
 
@@ -125,7 +125,7 @@ class Cell:
     """Name of the row: a class (also for both kinds of confusion), edit type, keyword or alternative; "" for all."""
     said: str = ""
     """Predicted label. For "confusion", it is predicted on the image, for "confusion before" on its original; "" for
-    none of the labels. For a segmenter, pixels have this label: images count if the share of the class that is
+    none of the labels. For a segmenter, it is predicted for pixels: images count if the share of the class that is
     predicted as this label is at least as large as in the whole set."""
     only_wrong: bool = False
     """For "class": True for wrong cases only. For edits: only newly wrong ones. For a segmenter: only lost classes."""
@@ -174,7 +174,7 @@ class ScoreView:
     own: Agreement
     """Agreement with votes on sources from which the scores were not learnt."""
     shown: tuple[StudyShown, ...]
-    """Agreement with each study when the other studies predict it; empty if there are too few."""
+    """Agreement with each study, of scores learnt from the other studies; empty if there are too few studies."""
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ class Evaluated:
     """Stored identity of the model, or None for predictions without one."""
     mapping: results.MappingReport
     pending: Pending
-    """Numbers of images that the model has read or not. The figures cover only images that it has read."""
+    """Numbers of read and unread images. The figures cover only images that the model has read."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
     """Change of the probability of the true class, or of the share of right pixels, by edit, the most harmful first."""
     against_control: bool

@@ -212,7 +212,7 @@ def holm(p_values: Array) -> Array:
 
 def clustering(wrong: Array, source: Any) -> tuple[float | None, float | None, float | None]:
     """Return the intra-class correlation (analysis of variance, Donner 1986), the design effect (Kish 1965), and n /
-    design effect. The design effect is 1 + (m - 1) x correlation, where m is the mean size of an image's source in
+    design effect. The design effect is 1 + (m - 1) x correlation. m is the number of images of a source, averaged over
     images."""
     _, number, size = np.unique(source, return_inverse=True, return_counts=True)
     sources, n = len(size), len(wrong)
@@ -645,8 +645,8 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
 
 def looks_random(images: Array, judged: Array) -> bool:
     """Return True if the judged images may be a random sample. Both arguments are numbers of images by part. At least 1
-    in 200 of 2,000 random samples (seed 0) must be as uneven, by Pearson's statistic and by images in parts without a
-    sample."""
+    in 200 of 2,000 random samples (seed 0) must be as uneven, by Pearson's statistic and by images in parts that are
+    missed."""
     images, judged = images[images > 0], judged[images > 0]
     if len(images) == 1:
         return True

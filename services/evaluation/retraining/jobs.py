@@ -73,7 +73,7 @@ that it raises stops the work, which resumes there when begun again."""
 
 @dataclass(frozen=True)
 class KeptResult:
-    """Result of a retraining, and its time."""
+    """Stored result of a retraining, with the time at which it was stored."""
 
     found: RetrainingResult
     created: str
@@ -102,7 +102,7 @@ class RetrainingChoices:
     edit_types: tuple[str, ...]
     """Edit types that can be held out from all arms (sets of images to learn from)."""
     shifts: tuple[tuple[int, str], ...] = ()
-    """Number and title of each version of a test set that can be measured on as well, as a natural shift."""
+    """Number and title of each test set version that can be used as a natural shift, a further set to measure on."""
 
 
 class Retrainings:

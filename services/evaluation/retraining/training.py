@@ -129,7 +129,7 @@ class ValidCases:
 
 @dataclass(frozen=True, eq=False)
 class RetrainingPlan:
-    """Training arms, and the sets to measure them on."""
+    """Training arms (sets of images to learn from), and the sets to measure them on."""
 
     arms: tuple[Arm, ...]
     """Arms, each with the images that it learns from. The first is `ORIGINAL`."""
