@@ -73,7 +73,7 @@ def plan(service: BatchService, workspace: Workspace, options: argparse.Namespac
 
 
 def _plan_methods(service: BatchService, read: BatchPlan, methods: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Return the numbers of the batches of the methods, and those of their control sets."""
+    """Record a batch for each method and each control set. Return the numbers of both groups of batches."""
     made, controls = plans_of_methods(read, methods)
     numbers = [service.plan(one) for one in (*made, *controls)]
     for number in numbers:
@@ -274,7 +274,7 @@ def number_of(service: BatchService, named: str) -> int:
 
 
 def pools(options: argparse.Namespace, workers: int | None) -> AbstractContextManager[Callable[[Order], Pool]]:
-    """Return a context with a function that starts workers: on this machine, or on the Ray cluster of `--ray`."""
+    """Return a context whose value is a function that starts workers, here or on the Ray cluster of `--ray`."""
     if options.ray is not None:
         return on_ray(workers, options.ray)
     return nullcontext(partial(ProcessPool, workers=workers or workers_here()))

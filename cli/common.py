@@ -29,7 +29,7 @@ def printable(line: str) -> str:
 
 @contextmanager
 def counting(what: str) -> Iterator[OnCount]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
+    """Yield a function that shows counts as a progress bar named `what` on a terminal, and nothing elsewhere."""
     from tqdm import tqdm
 
     with tqdm(desc=what, unit="image", leave=False, disable=None) as bar:
@@ -145,7 +145,7 @@ def in_workspace(folder: Path, act: Callable[[Workspace], int]) -> int:
 
 
 def exit_code(run: Callable[[], int]) -> int:
-    """Return the exit code of `run`, also if a signal ends it, or if the reader of its output stops, such as `head`."""
+    """Call `run` and return its exit code, or the code for the signal or the closed pipe that ended it."""
     try:
         try:
             return run()

@@ -1,1 +1,1 @@
-"""The kernel: shared types, errors, settings, images, masks, seeds and progress. Imports no other package."""
+"""Shared by all packages: types, errors, settings, images, masks, seeds and progress. Imports no other package."""

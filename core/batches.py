@@ -14,7 +14,7 @@ from core.stored_runs import SavedCase
 from core.types import CounterfactualCaption, StageName, StageValue, Task
 
 Pass = Literal["captions", "language", "images"]
-"""A batch works in three passes over all its sources: captions, then texts of the language model, then images."""
+"""Name of a pass of a batch over its sources. There are three: captions, then language model texts, then images."""
 PASSES: tuple[Pass, ...] = get_args(Pass)
 WorkState = Literal["planned", "leased", "done", "failed", "skipped"]
 Wish = Literal["go", "pause", "cancel"]
@@ -32,7 +32,7 @@ class Item:
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Attributes of the image as the data set states them, such as {"weather": "rainy", "time of day": "night"}."""
     stamp: str = ""
-    """Text that changes when the file changes, so `read` can detect it. A copy on another machine has another stamp."""
+    """Text that differs once the file was changed, to detect changes. A copy on another machine has another stamp."""
 
 
 @dataclass(frozen=True)
@@ -111,19 +111,19 @@ class PlannedDrawing:
     counterfactual: CounterfactualCaption
     seed: int
     begun: bool
-    """True if a worker has begun or tried to draw the image."""
+    """True if a worker has started to draw the image at least once."""
     skipped: bool
     waits: bool = False
-    """True if the image is skipped until a search for weak cells chooses it."""
+    """True if the image is skipped until a search for weaknesses of a model chooses it."""
 
 
 ChosenBy = Literal["", "aim", "random"]
-"""Rule by which a search chose an image: likely to show a weakness ("aim"), or "random"; "" if no search chose it."""
+"""Why a search chose an image: it may show a weakness ("aim"), or at random ("random"). "" if none chose it."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An image of a batch that a search for weak cells may choose, or that is drawn already."""
+    """An image of a batch that is drawn, or that a search for weaknesses of a model may choose to be drawn."""
 
     id: int
     """Id of the piece of work that draws the image."""
@@ -142,7 +142,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Chosen:
-    """An image that a search for weak cells chose to draw."""
+    """An image that a search for weaknesses of a model chose to be drawn."""
 
     id: int
     lot: int
@@ -206,7 +206,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Counted:
-    """Number of pieces of work that are in one state, in one pass of a batch, and the worker seconds spent on them."""
+    """Pieces of work in one state, in one pass of a batch: their number, and the seconds that workers spent on them."""
 
     number: int
     seconds: float
@@ -214,7 +214,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class FailedGroup:
-    """Pieces of work in one pass that failed or were skipped for the same reason."""
+    """Pieces of work in one pass of a batch that failed, or were skipped, for the same reason."""
 
     stage: Pass
     state: WorkState

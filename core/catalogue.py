@@ -64,7 +64,7 @@ class Order:
 
 @dataclass(frozen=True)
 class PageKey:
-    """Position of one image in an order, from which paging continues."""
+    """Position of an image in an order of images. The next page begins after it."""
 
     entry: int
     number: float | None = None
@@ -159,14 +159,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """An image whose predicted class map is not compared with its source's yet, with the ids for the comparison."""
+    """Ids of an image and of its source whose class maps, predicted by a model, have not been compared yet."""
 
     entry: int
     test_case: int
     prediction: int
     source_prediction: int
     state: int
-    """Id of the run's current state, which has its mask. A result is not stored if this state has changed."""
+    """Id of the run's state, which contains its mask. If it has changed, the comparison is not stored."""
 
 
 @dataclass(frozen=True)

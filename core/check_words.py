@@ -23,7 +23,7 @@ class CheckWords:
 WORDS = DataTable(__file__, CheckWords, "images")
 """Title and explanation of each check of an image, by the check's recorded name."""
 CAPTION_WORDS = DataTable(__file__, str, "captions")
-"""Explanation to show if a check of a caption did not pass, by the check's name."""
+"""Explanation of each check of a caption, by the check's name. Pages show it if the check did not pass."""
 
 
 def words_of(check: Check) -> CheckWords:

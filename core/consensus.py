@@ -44,9 +44,9 @@ Outcomes = Mapping[int, Mapping[str, ItemOutcome]]
 
 
 def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) -> dict[int, tuple[Vote, ...]]:
-    """Return the votes that count, by item: the first `needed` (K) on each item in the order given. Pass the votes by
-    time of first submission. Votes of excluded workers, a worker's second vote on an item, and items with a known
-    answer are left out. An item can have more than K votes if a worker is readmitted after others replaced their votes.
+    """Return the votes that count, by item: the first `needed` (K) votes on each item. Pass the votes in order of first
+    submission. Votes of excluded workers, a worker's second vote on an item, and items with a known answer are left
+    out. An item can have more than K votes if a worker is readmitted after others replaced their votes.
     """
     votes_by_item: dict[int, list[Vote]] = {}
     for vote in votes:
@@ -61,7 +61,7 @@ def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) 
 def outcome(
     question: Question, item: int, votes: Sequence[Vote], needed: int, consensus: int, closed: bool = False
 ) -> ItemOutcome:
-    """Return the outcome of one question from the counted `votes` of an item (see `counted`; at most `needed`, K).
+    """Return the outcome of a question for an item. `votes` are the item's votes from `counted`, at most `needed` (K).
 
     A consensus needs at least `consensus` equal answers among the K votes. The paper uses 4 of 5. While fewer than K
     votes are in and more can come, the item waits, even if all votes agree. Counting unanimous items early would favour
@@ -104,7 +104,7 @@ def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
 
 
 def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rules: Rules, closed: bool) -> Outcomes:
-    """Return the outcomes by item and question. Free text and follow-ups that nobody was asked are left out."""
+    """Return the outcomes by item and question, without free text, and without follow-ups that nobody was asked."""
     with_answers = [question for question in rules.questions if question.kind != "text"]
     outcomes_by_item: dict[int, dict[str, ItemOutcome]] = {}
     for item in items:
@@ -151,7 +151,7 @@ def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, It
 def outcome_of_image(
     item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
 ) -> ItemOutcome | None:
-    """Return an image's outcome on validity. `adjudications` decide without a consensus. None if nothing was asked."""
+    """Return an image's outcome on validity, by votes, else by `adjudications`; None without a question on it."""
     outcomes = outcomes_of([item], counted(votes, rules.votes), rules, closed)
     if adjudications:
         outcomes = adjudicated(outcomes, adjudications, rules.questions)

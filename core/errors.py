@@ -54,7 +54,7 @@ def one_line(error: Exception) -> str:
 
 
 class Cancelled(Exception):
-    """The user asked to stop. Finished work is kept."""
+    """Raised in running work after the user asked to stop it. Finished parts of the work are kept."""
 
 
 class NoRun(UserError):

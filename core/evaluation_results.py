@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 from core.figures import Figure, Floats
 
 OF_TRUE_CLASS, OF_PIXELS = "the probability of the true class", "the share of right pixels"
-"""The quantity that a table of edits compares: first for a classifier, second for a segmenter."""
+"""Names of the quantity that a table of edits compares: one for a classifier, one for a segmenter."""
 
 ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
 BEFORE = "not trained further"
-"""Name of the model before further training, in tables of arms. (An arm is one choice of training images.)"""
+"""Name of the model before further training, in tables that compare choices of training images ("arms")."""
 ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
 """Sets of images on which every arm (choice of training images) is measured: sources that no arm was trained on, their
 test cases, test cases of an edit type that no arm was trained on, and images with a natural shift."""
 
 FEWEST_SEEDS = 3
-"""Minimum number of trainings of an arm for an interval: the variance of two has only one degree of freedom."""
+"""Minimum number of trainings on the same images that give an interval. Two would be too few to estimate a variance."""
 
 Weighing = Literal["source", "case"]
-"""Unit with equal weight in a figure: each source (shared by its test cases), or each test case."""
+"""Unit of equal weight in a figure: every source, whose weight its test cases share, or every test case."""
 
 BUDGETS = (0.01, 0.05, 0.10)
 """Shares of the images that are reviewed. Orders of review are compared at each share."""
@@ -41,12 +41,12 @@ FEWEST_CASES = 20
 
 @dataclass(frozen=True)
 class Clustering:
-    """Similarity of the test cases of one source, and the number of independent test cases that they are worth."""
+    """Similarity of test cases that have the same source, and its effect on the precision of figures."""
 
     correlation: float | None
     """Intra-class correlation of the test cases of one source, at most 1; None if undefined."""
     design_effect: float | None
-    """Factor by which the variance of a mean exceeds that of independent test cases."""
+    """Variance of a mean over the test cases, divided by the variance if the test cases were independent."""
     effective: float | None
     """Number of independent test cases that would carry as much information as all test cases."""
     why: str = ""
@@ -75,7 +75,7 @@ class Together:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """One class of a table. Its intervals come from `means_of_groups`, which is fast enough for a thousand classes."""
+    """Figures of one class. The intervals come from `means_of_groups`, which is fast enough for a thousand classes."""
 
     label: str
     sources: int
@@ -187,12 +187,12 @@ class FactorEffects:
 
 @dataclass(frozen=True)
 class MixedRow:
-    """Change in the look of one factor (`seen`) if a change of another factor (`asked`) was requested."""
+    """Unrequested change of a factor (`seen`) in images for which a change of another (`asked`) was requested."""
 
     asked: str
     seen: str
     effect: Figure
-    """Change of the look of `seen` (0 unchanged, 1 changed), -1 to 1, if only `asked` changes, with a 95 % interval."""
+    """Increase, -1 to 1, of the share of images in which `seen` looks changed, with a 95 % interval."""
     own: Figure
     p_adjusted: float | None
 
@@ -205,7 +205,7 @@ class MixedRow:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Confusion matrix: true labels (rows) by a model's answers. The last column has answers that are no label."""
+    """Confusion matrix: a row per true label, a column per answered label, and a last column for other answers."""
 
     labels: tuple[str, ...]
     shares: Floats
@@ -240,10 +240,10 @@ class Effectiveness:
     error_generated: Figure
     difference: Figure
     factor: Figure
-    """Error on generated images divided by error on originals. If no original is wrong, only `low` is set."""
+    """Error on generated images divided by error on originals. If no original is wrong, only its `low` is set."""
     controlled: int
-    """Number of sources with a reconstruction, drawn from the unedited caption. The next four figures use only
-    these."""
+    """Number of sources with a reconstruction, drawn from the unedited caption. The next four figures use only these
+    sources."""
     error_original_controlled: Figure
     error_generated_controlled: Figure
     error_reconstructed: Figure
@@ -336,7 +336,7 @@ class SegmentationEffect:
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats
-    """Confusion matrix on originals, (classes, classes + 1): shares of a row's pixels. NaN for a class in no mask."""
+    """Confusion matrix on originals, (classes, classes + 1). A row sums to 1, or is NaN for a class in no mask."""
     confusion_generated: Floats
 
 
@@ -346,10 +346,10 @@ class Order:
 
     name: str
     apfd: float | None
-    """Average percentage of faults detected (Rothermel et al. 2001) by the first image that shows each fault, divided
-    by the value of the best order. 1 is perfect. None without a fault."""
+    """APFD (average percentage of faults detected, Rothermel et al. 2001), divided by the APFD of the best order. The
+    first image that shows a fault detects it. 1 is perfect. None without a fault."""
     faults: Mapping[float, int]
-    """Number of distinct faults that the reviewed images show, for each budget."""
+    """Number of distinct faults found, by the share of images that are reviewed (see `BUDGETS`)."""
     all_faults: int
     images: Mapping[float, int]
     ranks: tuple[int, ...] = ()
@@ -362,14 +362,14 @@ class Order:
 
 @dataclass(frozen=True)
 class ArmRow:
-    """Accuracy of one arm of retraining on one set of images. Accuracies are shares, 0 to 1."""
+    """Accuracy on a set of images after training with one choice of images (arm). Accuracies are shares, 0 to 1."""
 
     arm: str
     set: str
     seeds: int
     accuracy: Figure
     gain: Figure
-    """Difference in accuracy from the reference arm, paired by seed. The reference arm itself has no value."""
+    """Accuracy minus that of the reference arm with the same seeds. The reference arm itself has no value."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Columns:
         return len(next(iter(vars(self).values())))
 
     def where(self, selected: Flags) -> Self:
-        """Return the rows that a mask selects."""
+        """Return a copy that has only the rows for which `selected` is True."""
         if selected.all():
             return self
         columns = {one.name: getattr(self, one.name) for one in fields(self)}

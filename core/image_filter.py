@@ -1,5 +1,5 @@
-"""The filter that selects images in web addresses, test sets, studies, evaluations and scripts. All of them write it
-with the names and values of `PARTS`. `storage.curation.selection` and `storage.test_sets.test_sets` apply it.
+"""The filter that selects images in web addresses, test sets, studies, evaluations and scripts. Everywhere it is
+written with the names and values of `PARTS`. `storage.curation.selection` and `storage.test_sets.test_sets` apply it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PARTS: Mapping[str, str] = {
     for name, words in DataTable(__file__, str).items()
 }
 """Parts of a filter by name, with a description of their values. If a part is given several times, an image needs one
-of its values. “-NAME” excludes images with a value of a facet."""
+of its values. “-NAME”, with the name of a facet, excludes images."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "kind": ("classification", "segmentation"),
     "edit type": EDIT_TYPES,
@@ -129,8 +129,8 @@ class ImageFilter:
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes (`CHECK_OUTCOMES`) by the name of a check."""
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Results (`STANDINGS` or `UNREAD`) by model under test; "" is the model with most predictions among the images
-    that all other parts select."""
+    """Results (`STANDINGS` or `UNREAD`) by model under test; The key "" means the model with most predictions for the
+    images that all other parts select."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
     """Bands of the validity score; at least one has to match. None selects images without a score."""
@@ -251,7 +251,7 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """Return `value` if `choices` has it, else raise UserError. `name` is its part; "" if `value` is a part's name."""
+    """Return `value` if `choices` has it, else raise UserError. `name` is the part, or "" if `value` is its name."""
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"

@@ -22,7 +22,7 @@ class ImageFacts:
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """Class names of the mask by number, 0 to 254."""
     label: str = ""
-    """Label in the files. For a stored image, a person's later decision on the entry made for it replaces the label."""
+    """Label that the files give, or, for a stored image, the label that a person gave to its catalogue entry."""
     split: Split = ""
     role: Role = "generated"
     """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""

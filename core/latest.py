@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class Latest(Generic[V]):
-    """A cache of values by key whose weights (`weigh`, by default 1 each) sum to at most `size`. Thread-safe.
+    """A thread-safe cache by key. The weights of its values (`weigh`, by default 1) sum to at most `size`.
 
     The least recently used values are dropped. A value that is heavier than `size` is not kept.
     """
@@ -40,8 +40,8 @@ class Latest(Generic[V]):
         return value
 
     def each(self, keys: Sequence[object], make: Callable[[list[int]], Iterable[V]]) -> list[V]:
-        """Return the value of each key. `make` gets an index of each key that is not in the cache, and returns their
-        values, which are stored.
+        """Return the value of each key. `make` gets the index of each key that is not in the cache, and returns the
+        values, which are then cached.
         """
         known = {key: self.get(key) for key in keys}
         new = {key: place for place, key in enumerate(keys) if known[key] is None}

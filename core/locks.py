@@ -16,7 +16,7 @@ from typing import IO
 from core.errors import UserError
 
 _NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
-"""Error numbers of a drive without locks, such as a network drive without its lock service."""
+"""Error numbers that mean that a drive has no file locks, such as a network drive without a lock service."""
 HELD = ".in-use"
 """Suffix of the lock file that lies beside a folder made by `held_folder`."""
 

@@ -90,7 +90,7 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], pl
 
 
 def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
-    """Give a class of the number 255 another number, since 255 means no class here: see `numbered_classes`. A note
+    """Give a class of the number 255 another number, since 255 means “no class” (see `numbered_classes`). A note
     reports the change. If the mask has only background (0) and 255, a note reports that 255 has no name. Raises
     UserError with the class numbers that lack a name.
     """
@@ -108,7 +108,7 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str 
 
 
 def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
-    """Give the class of 255 the number of a class of the same name, or a free one. Raises UserError if none is free."""
+    """Replace the number 255 by that of a class of the same name, or a free one. Raises UserError if none is free."""
     named = {number: name for number, name in classes.items() if number != UNLABELLED}
     own_name = classes.get(UNLABELLED, "")
     if own_name and own_name.casefold() not in _NO_CLASS:

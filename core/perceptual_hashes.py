@@ -84,10 +84,10 @@ class NearHashes:
 
 
 def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
-    """Return for each hash whether any of `others` is at most `DISTANCE` bits away, mirrored or not, (values,). Use
-    this for hundreds of thousands of hashes, or for similar pictures such as those of one street: `NearHashes` is slow
-    there, as too many bands match. Here a hash has six blocks. Two hashes that differ in at most three bits have at
-    least three blocks in common.
+    """Return flags (values,): True for each hash that is at most `DISTANCE` bits from one of `others`, mirrored or not.
+    Use this for hundreds of thousands of hashes, or for similar pictures such as those of one street: `NearHashes` is
+    slow there, as too many bands match. This search cuts a hash into six blocks. Two hashes that differ in at most
+    three bits have at least three blocks in common.
     """
     given_hashes = np.array(others, np.uint64)
     known = np.unique(np.concatenate([given_hashes, given_hashes ^ np.uint64(_ODD)]))

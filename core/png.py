@@ -29,7 +29,7 @@ def with_texts(data: bytes, texts: Mapping[str, str]) -> bytes:
 
 
 def parts_with_texts(data: bytes | memoryview, texts: Mapping[str, str]) -> tuple[bytes | memoryview, ...]:
-    """Like `with_texts`, but return the file as consecutive parts, mostly views of `data`. Pixels are not copied."""
+    """Return the PNG with these texts (as `with_texts`) as consecutive parts. Most are views of `data`, not copies."""
     whole = memoryview(data)
     new = b"".join(_chunk_of(keyword, text) for keyword, text in texts.items())
     parts: list[bytes | memoryview] = []

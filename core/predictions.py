@@ -106,7 +106,7 @@ def coloured_map(class_map: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """Figures of one protected class on source and generated image, 0 to 1; None if neither image has the class."""
+    """Figures of a segmenter for a protected class on two images, 0 to 1; None if neither image has the class."""
 
     name: str
     source: float | None

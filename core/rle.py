@@ -17,7 +17,7 @@ MOST_PIXELS = 1 << 40
 
 
 def counts_of(region: NDArray[np.bool_], left: int = 0, top: int = 0, size: tuple[int, int] | None = None) -> list[int]:
-    """Return the counts of a region, bool (height, width), with its corner at (left, top) in an image of `size`."""
+    """Return the counts of a region, bool (height, width), laid at (left, top) into an image of `size`."""
     height, width = region.shape if size is None else (size[1], size[0])
     columns, rows = np.nonzero(region.T)
     places = (columns + left) * height + rows + top

@@ -24,7 +24,7 @@ class UndoStep:
     batch: str = ""
     """Id of the piece of work or decision that the step belongs to; "" for a single step."""
     changed: tuple[Path, ...] = ()
-    """Paths in the run's state that the step changed. Set only for the steps that undo and redo take next."""
+    """Paths in the run's state that the step changed. Set only for the next step to undo and the next to redo."""
 
     @property
     def key(self) -> str:
@@ -50,6 +50,6 @@ class RunSteps:
         return self.undone[-1] if self.undone else None
 
     def edit_of(self, stage: StageName) -> UndoStep | None:
-        """Return the last step that changed a stage's value if it is a person's edit of this stage alone, else None."""
+        """Return the last step that changed a stage, if a person made it and it changed no other stage; else None."""
         last = next((step for step in reversed(self.done) if stage in step.stages), None)
         return last if last is not None and last.by_person and last.stages == (stage,) else None

@@ -151,7 +151,7 @@ class PerturbationSettings(_TypedEdits):
 
     @property
     def asked(self) -> tuple[EditType, ...]:
-        """Edit type of each caption that the stage asks for."""
+        """Edit type of each caption to request from the language model; a type is repeated for each of its captions."""
         return tuple(name for name in EDIT_TYPES if self.ticks(name) for _ in range(self.per_type))
 
 
@@ -512,7 +512,7 @@ class SettingsWithEdit(Settings):
 
 
 class SettingsWithPerturbations(SettingsWithEdit):
-    """Settings of a recipe with one edit of a given type in each caption, which is made in the inverted source."""
+    """Settings of a recipe that gives each caption one edit of a given type, and edits the inverted source."""
 
     perturbations: PerturbationSettings = PerturbationSettings()
 

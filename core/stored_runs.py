@@ -39,7 +39,7 @@ class StoredValue:
 
 @dataclass(frozen=True)
 class StoredState:
-    """A version of the values of a run that a person may change, valid from `created`. Versions are only added."""
+    """A version of the values that a person may change in a run, valid from `created`. Versions are only added."""
 
     id: int
     settings: Mapping[str, Any]

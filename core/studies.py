@@ -89,8 +89,8 @@ class ControlPolicy:
     min_seen: Annotated[
         int, FormNumber(1, 100, "A worker is judged after", "nobody is excluded earlier", "control items")
     ] = 4
-    """Number of control items that a worker sees before the rule applies. With 4 and `min_right` 0.75, one slip is
-    forgiven. A worker who is right 95 times of 100 is then excluded once in 70, and one who guesses twice in three."""
+    """Number of control items that a worker sees before the rule applies. With 4 items and `min_right` 0.75, one
+    mistake is allowed: 1 in 70 workers who are right 95 % of the time is excluded, and 2 in 3 who guess."""
     min_right: Annotated[
         float,
         FormNumber(0, 100, "Control items right", "below it all votes of this worker are replaced", "%", whole=False),
@@ -114,7 +114,7 @@ class LeftOutItem:
 
     kind: ItemKind
     image_sha: str
-    """SHA-256 of the item's image, before its light was changed."""
+    """SHA-256 of the item's image, as it was before its brightness and colours were changed."""
     source_sha: str
     label: str
 

@@ -36,7 +36,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Slices:
-    """Validity by group. Images without a value form the last group, "(none)". A list is () if no image has a value."""
+    """Validity by group. Images without a value are the last group, "(none)". No groups if no image has a value."""
 
     by_class: tuple[Slice, ...] = ()
     """Results by label, or by shown classes for images without a label. An image can be in several."""
@@ -92,8 +92,8 @@ class QuestionResult:
     """Result of `after`, completed by a person's answers where workers had no consensus. None if no person answered. It
     is not a result of the workers, so report it separately."""
     votes: Proportion
-    """Share of counted votes that say "valid", with a bootstrap interval over images, including those that still
-    wait."""
+    """Share of "valid" among counted votes, also on images that wait for votes, with a bootstrap interval over
+    images."""
     answers: tuple[AnswerShare, ...]
     """Share of each possible answer; empty for free text."""
     mean: Mean | None
@@ -226,7 +226,7 @@ class StudyReport:
     """Changes of the rules after the start, earliest first."""
     first_rules: Rules
     as_announced: Slice | None
-    """Result of `images` by the rules at the start of the study; None if the rules did not change."""
+    """Validity of images by the rules at the start of the study; None if the rules did not change."""
     conditions: Conditions
     notes: tuple[str, ...]
     """Warnings to read before trusting a figure, such as no votes, one worker only, or a study still running."""

@@ -34,12 +34,12 @@ TOLERANCE, COARSE_TOLERANCE = 10, 8
 MOST_LACKING = 0.02
 """Maximum share of pixels whose colour the other twin lacks, after alignment."""
 COARSE_LACKING = 0.01, 0.11
-"""Maximum shares of pixels whose colour the other picture lacks, before alignment: in the better direction of a pair,
-and in the worse. A crop lacks the colours that were cut off."""
+"""Maximum shares of pixels whose colour the other picture lacks, before alignment. The first limits the smaller share
+of the two pictures, the second the larger. A crop lacks the colours that were cut off."""
 REACH = 13
 """Width in pixels of the square in which a colour is searched before alignment. Enough for a crop of a tenth."""
 HOPELESS = 8 * MOST_LACKING
-"""Share of pixels with a lacking colour from which the pair is not compared in the opposite direction."""
+"""Maximum share of lacking colours in one direction. Above it, the opposite direction is not compared."""
 LEAST_OVERLAP, LARGEST_SCALE = 0.6, 1.35
 """Minimum share of overlap and maximum scale between aligned pictures. Beyond them too little is left to compare."""
 RATES = (
@@ -94,7 +94,7 @@ def _resembling(
     other: tuple[NDArray[np.float32], NDArray[np.float32]],
     same: bool,
 ) -> Pairs:
-    """Return index pairs of similar pictures. With `same`, both sets are equal, and each pair comes once."""
+    """Return index pairs of similar pictures. `same` means that both sets are equal: each pair then comes once."""
     found_pairs = [np.zeros((0, 2), np.int64)]
     for first in range(0, len(own[0]), _ROWS):
         rows = slice(first, first + _ROWS)
@@ -158,7 +158,7 @@ def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
 
 
 def _ranges(looks: Looks) -> tuple[Looks, Looks, Looks]:
-    """Return the lowest and highest values around each of 12 x 12 cells of a look, and the mean of each cell."""
+    """Return the lowest and highest colour around each of a look's 12 x 12 cells, and each cell's mean colour."""
     import cv2
 
     size = SIDE // _CELLS

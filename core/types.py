@@ -16,7 +16,7 @@ from core.errors import UserError
 from core.validation_messages import reason
 
 StageName = str
-"""The name of a stage of some recipe (see `pipeline.recipes`), or `GENERATION`."""
+"""Name of a stage of a recipe (see `pipeline.recipes`), or `GENERATION`."""
 Values = Mapping[StageName, Any]
 GENERATION: StageName = "generation"
 """Name of the stage that draws the images. It follows the gate and the text stages of every recipe."""
@@ -212,8 +212,7 @@ class PromptSlot:
     default: str = ""
     """Template for prompt sets without a file of this name, or ""."""
     needed: bool = True
-    """True if a prompt set must have this file, unless there is a default. If the file of an optional prompt is
-    missing, the prompt is not sent."""
+    """True if a prompt set without this file needs a `default`. If False, a prompt without a file is not sent."""
     title: str = ""
     """Title of a further prompt, in a few words; "" for the main prompt of a stage."""
 

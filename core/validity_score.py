@@ -25,7 +25,7 @@ class ValidityScore:
     mean: tuple[float, ...]
     spread: tuple[float, ...]
     weights: tuple[float, ...]
-    """Weights: first for each check's value in units of its spread, then for each flag that a value is missing."""
+    """Weights of the checks' values (in units of their spread), then weights of the flags of missing values."""
     intercept: float
     task: TaskKind | None = None
     """Task of the images that it was fitted to and applies to; None for images of all tasks (earlier versions)."""

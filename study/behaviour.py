@@ -80,7 +80,7 @@ def _answer(behaviour: Behaviour, question: Question, true: str, drawn: random.R
 
 
 def read_crew(text: str, usual: Behaviour) -> tuple[int, Behaviour]:
-    """Parse a crew such as "3:lazy=0.9,accuracy=0.6"; all else is as `usual`. Raises ValueError with a sentence."""
+    """Parse workers and their behaviour, such as "3:lazy=0.9"; the rest is as `usual`. Raises ValueError."""
     number, _, rest = text.partition(":")
     known = {each.name for each in fields(Behaviour)}
     changed: dict[str, Any] = {}

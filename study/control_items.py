@@ -13,7 +13,7 @@ from core.studies import Answers, ControlPolicy, ItemKind, LeftOutItem, NewItem,
 from core.words import count_of
 
 PICTURE = "picture"
-"""Key in `NewItem.origin` of the original picture's hash, for an item that shows the picture in changed light."""
+"""Key in `NewItem.origin` for the hash of the original picture, if the item shows it with changed colours."""
 IsLeftOut = Callable[[NewItem], bool]
 """Function that returns True if a possible control, quiz or training item must not be made."""
 
@@ -100,13 +100,13 @@ def _has_source(item: NewItem, apart: frozenset[str]) -> bool:
 
 
 def pictures_of(items: Iterable[NewItem]) -> frozenset[str]:
-    """Return the hashes of all pictures of the items: as shown, before their light was changed, and their sources."""
+    """Return the hashes of all pictures of the items: as shown, before changes of their colours, and their sources."""
     shown = (sha for item in items for sha in (item.image_sha, item.source_sha, item.origin.get(PICTURE)))
     return frozenset(str(sha) for sha in shown if sha)
 
 
 def what_it_shows(item: NewItem) -> LeftOutItem:
-    """Return a key for a control, quiz or training item that depends neither on its answers nor on changed light."""
+    """Return a key for a control, quiz or training item, the same for other right answers or changed colours."""
     source = item.source_sha or item.image_sha
     of_source = item.origin.get("made") in ("source image", "wrong label")
     shown = item.origin.get(PICTURE) or (source if of_source else item.image_sha)
@@ -114,7 +114,7 @@ def what_it_shows(item: NewItem) -> LeftOutItem:
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
-    """Make a control item that shows `image_sha`. Its captions stay different, since equal captions would reveal it."""
+    """Return `item` as a control item that shows `image_sha`. It keeps both captions, as equal ones would reveal it."""
     return NewItem(
         **cells(item, "source_sha label classes caption"),
         image_sha=image_sha,

@@ -86,7 +86,7 @@ def _parts(question: str, slices: Slices) -> Iterator[Row]:
 
 
 def _whole(question: str, *shares: Slice | None) -> list[Row]:
-    """Return a row for each share of valid images that is not None. Give the shares in the order of `uses`."""
+    """Return a row for each share of valid images that is not None. Pass them in the order of `uses` (see below)."""
     uses = ("after exclusions", "before exclusions", "with adjudications", "by the first rules")
     return [_slice(question, used, "all", share) for used, share in zip(uses, shares, strict=False) if share]
 

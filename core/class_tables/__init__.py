@@ -24,7 +24,7 @@ ALIKE = 0.95
 """Minimum share of a model's class names that must equal a table's names, in the same order, to recognise the table.
 Some lists spell a few names differently."""
 FEWEST_ALIKE = 5
-"""Minimum number of classes to recognise ImageNet by full names. A smaller model may use the names for other things."""
+"""Minimum number of classes to recognise ImageNet by full names. With fewer, the names may mean other things."""
 FEWEST_LABELS = 5
 """Minimum number of labels to recognise a data set. Fewer do not identify one: "mouse" is in COCO and CIFAR-100."""
 _WORDNET_ID = re.compile(r"n\d{8}")
@@ -207,13 +207,13 @@ def _meaning_titles() -> dict[str, str]:
 
 
 def words_of_id(wordnet: str) -> str:
-    """Return the names of a WordNet id; without names, another word with this meaning; "" if none is known."""
+    """Return the names of a WordNet id; else a word with this meaning and an explanation; "" if none is known."""
     return ", ".join(names_of_id(wordnet)) or _meaning_titles().get(wordnet, "")
 
 
 @cache
 def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
-    """WordNet ids of each label (normalised by `_joined`), by data set. Empty if the set does not state the meaning."""
+    """Return the WordNet ids by data set and by normalised label (`_joined`); none if the set does not give ids."""
     ids_by_label: dict[str, dict[str, frozenset[str]]] = {}
     for row in _rows("vocabularies.csv"):
         ids_by_label.setdefault(row["set"], {})[_joined(row["label"])] = frozenset(row["wordnet"].split())
@@ -242,9 +242,9 @@ def _joined(label: str) -> str:
 
 
 def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
-    """Return the meaning of each label in the data sets that contain all `labels`, by label. A label is absent if none
-    of these data sets states its meaning, or if they disagree. Empty for fewer than `FEWEST_LABELS` labels, which do
-    not identify a data set.
+    """Map each label to its meaning in the data sets that contain all `labels`. A label is absent if none of these data
+    sets states its meaning, or if they disagree. Empty for fewer than `FEWEST_LABELS` labels, which do not identify a
+    data set.
     """
     keys = {label: _joined(label) for label in labels}
     if len(set(keys.values())) < FEWEST_LABELS:
@@ -261,7 +261,7 @@ def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
 
 
 def superclass_of(label: str) -> str:
-    """Return the narrowest hypernym of an ImageNet class in `superclasses.txt`; the label itself if there is none."""
+    """Return the first name in `superclasses.txt` that is a hypernym of an ImageNet class, else the label itself."""
     row = _imagenet_names().get(plain(label))
     ids = all_above(row.wordnet) if row is not None else frozenset()
     names = (FOLDER / "superclasses.txt").read_text(encoding="utf-8").split() if ids else ()
@@ -270,7 +270,7 @@ def superclass_of(label: str) -> str:
 
 @cache
 def kinds_below() -> dict[str, int]:
-    """Return the number of direct hyponyms in WordNet of each hypernym of ImageNet's classes, by id."""
+    """Map the WordNet id of each hypernym of ImageNet's classes to its number of direct hyponyms in WordNet."""
     return {row["wordnet"]: int(row["kinds"]) for row in _rows("wordnet.csv")}
 
 
@@ -302,7 +302,7 @@ def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
 
 
 def one_name_of(name: str) -> str:
-    """Return the canonical name of a thing that data sets of scenes name differently, such as sidewalk and pavement."""
+    """Return one name for a class of scenes, which data sets name differently, such as sidewalk and pavement."""
     return _scenes()[0].get(plain(name), plain(name))
 
 

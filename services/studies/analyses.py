@@ -1,4 +1,4 @@
-"""Cached analyses of studies. A page that watches a study asks every few seconds, and an analysis may take longer."""
+"""Cached analyses of studies. A page of a study asks every few seconds, but an analysis may take longer."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Analyses:
             self._kept = Latest(KEPT)
 
     def adjudicated(self, study_id: str, decision: Adjudication) -> None:
-        """Apply an adjudication to the cached analysis, so that deciding many cases needs no analysis after each."""
+        """Apply an adjudication to the cached analysis, which saves a new analysis after each of many decisions."""
         with self._lock_of(study_id), self._lock:
             cached = self._kept.get(study_id)
             if cached is None or cached.seconds <= QUICK_SECONDS:

@@ -156,7 +156,7 @@ class AnnotationService:
         """Returns, by study id, the SHA-256 of the images that a worker may judge now."""
 
     def places(self, worker: str) -> tuple[ListedStudy, ...]:
-        """Return the studies of a worker. Running ones come first, and in each state those with work left."""
+        """Return a worker's studies: running ones first, and studies of the same state with work left first."""
         listed = []
         for study_id in self._studies.workers.enrolled(worker):
             study, enrolment = self._of(study_id, worker)
@@ -172,7 +172,7 @@ class AnnotationService:
 
     @does("next", OfStudy)
     def next(self, study: str, worker: str) -> AnnotationStep:
-        """Return the worker's next step: an item leased to this worker, or why none exists. Raises NotYours."""
+        """Return the worker's next step: an item, now leased to the worker, or why there is none. Raises NotYours."""
         joined, enrolment = self._judged(*self._of(study, worker))
         now = self._standing(joined, worker, enrolment)
         if joined.state == "closed":
@@ -334,7 +334,7 @@ class AnnotationService:
         return sha
 
     def example(self, study_id: str, number: int, worker: str) -> str:
-        """Return the SHA-256 of a study's example `number` (from 0). Raises NotYours if the worker has none such."""
+        """Return the SHA-256 of a study's example `number` (from 0). Raises NotYours if there is none."""
         examples = self._of(study_id, worker)[0].rules.examples
         if not 0 <= number < len(examples):
             raise NotYours

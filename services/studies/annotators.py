@@ -153,10 +153,10 @@ class AnnotatorSessions:
         return worker, self._studies.sessions.open("worker", worker, self.HOURS)
 
     def join(self, sent: Join, there: str, address: str | None, browser: str = "") -> Joined:
-        """Join a study by its link: enrol the worker `there`, who is signed in, or create a new worker. A person who
-        joins again from the same browser before beginning the study stays the same worker. `browser` is a secret text
-        that identifies the browser. Raises NotSignedIn for an invalid link, TooMany after too many invalid links or
-        joins.
+        """Join a study by its link: enrol the signed-in worker `there`, or create a new worker if `there` is empty. A
+        person who joins again from the same browser before beginning the study stays the same worker. `browser` is a
+        secret text that identifies the browser. Raises NotSignedIn for an invalid link, TooMany after too many invalid
+        links or joins.
         """
         key = address_key(address)
         with self._one_at_a_time:
@@ -180,8 +180,8 @@ class AnnotatorSessions:
         return Joined(study_id, worker.id, code, token, earlier)
 
     def _of_panel(self, study: Study, parameter: str, sent: Join, key: str, browser: str) -> Joined:
-        """Join as the worker of the panel participant whom the link's `parameter` names, even if another worker is
-        signed in. Raises NotSignedIn or TooMany as `join`.
+        """Join a study as a panel's participant, whose id the link's `parameter` holds, even if another worker is
+        signed in. Raises NotSignedIn or TooMany as `join` does.
         """
         participant = checked_participant(sent.parameters.get(parameter, ""))
         if not participant:
@@ -208,7 +208,7 @@ class AnnotatorSessions:
 
 
 class PictureTokens:
-    """Tokens of pictures. They end with the process; stored tokens of assignments still work then. Thread-safe."""
+    """Tokens of pictures, valid until the process ends. The stored tokens of assignments remain valid. Thread-safe."""
 
     def __init__(self, most: int = MOST_TOKENS) -> None:
         self._secret = secrets.token_bytes(32)

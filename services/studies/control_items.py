@@ -88,7 +88,7 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
 
 
 def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
-    """Record in the rules that the made items in `gone` are not made again, of any kind, unless `stay` has them."""
+    """Record in the rules that the made items in `gone`, except those in `stay`, are not made again as any kind."""
     rules = studies.get(study_id).rules
     staying = {what_it_shows(item) for item in stay}
     new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in _KNOWN]
@@ -118,7 +118,7 @@ def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
 
 
 def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disguise: Disguise) -> tuple[NewItem, ...]:
-    """Return control items made for images added to a running study. `there` has the items that it has already."""
+    """Return control items to make for the images `new` of a running study. `there` are the items that it has."""
     rules = study.rules
     if rules.controls.share <= 0:
         return ()
@@ -128,7 +128,7 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
 
 
 def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:
-    """Disguise made items where needed, and return all: no two pictures are equal, and none equals one in `there`."""
+    """Return the made items, some disguised, so that all pictures differ from each other and from those in `there`."""
     used_looks = {(what_it_shows(item).image_sha, _look(item)) for item in there}
     shown = []
     for item in made:

@@ -25,7 +25,7 @@ from storage.studies.studies import Studies
 
 LONGEST_REASON = 500
 UNDECIDED = ("no consensus", "too few votes")
-"""Outcomes of votes on a question that let a person decide it."""
+"""Statuses of a question's votes with which a person may decide the question."""
 FAR = 2
 """Minimum difference between the highest and lowest rating on a scale that counts as a disagreement."""
 
@@ -69,7 +69,7 @@ def cases(report: StudyReport) -> tuple[Disagreement, ...]:
 
 
 def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> int | None:
-    """Return the position of the case of `item` and `question`, or of the first undecided case; None without any."""
+    """Return the position of the case of `item` and `question`, or of the first undecided case; None if none."""
     for place, case in enumerate(found):
         if item is not None and (case.item, case.question) == (item, question):
             return place

@@ -99,7 +99,7 @@ WhyText = Annotated[str, typed_text(LONGEST_WHY, one_line=True)]
 
 
 def _questions(sent: Sequence[object]) -> tuple[Question, ...]:
-    """Return the typed questions. A missing id is made from the text. In `sent`, `follows` is a position from 0."""
+    """Return the typed questions. A missing id is made from the text. `follows` is a position in `sent`, from 0."""
     questions: list[Question] = []
     for entry in sent[:40]:
         if isinstance(entry, Mapping):

@@ -1,7 +1,7 @@
-"""Tracks the pages' saves of drafts. A save is refused if it would overwrite another page's changes, and ignored if it
-comes twice or after a later one of its page: a request sent while the page closes may come twice or late.
+"""Tracks the pages' saves of drafts. A save is refused if it would overwrite another page's changes. It is ignored if
+it comes twice, or after a later save of the same page: a request that a closing page sends may do so.
 
-The tracks are kept until the server stops; after that, only a page that shows the saved state of the form may save.
+Saves are remembered until the server stops. Then only a page that shows the saved state of the form may save.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from core.studies import Study
 TABS_KEPT = 2000
 """Maximum number of pages whose latest request is remembered."""
 STATES_KEPT = 20
-"""Maximum number of earlier states of the form from which a page may save, if only it has saved since."""
+"""Maximum number of earlier states of the form that a page may still show when it saves, if no other page saved."""
 
 
 def form_state(study: Study) -> str:
@@ -32,7 +32,7 @@ class _TabSaves:
     now: str
     """State of the form after the page's last save."""
     earlier: tuple[str, ...]
-    """Earlier states of the form from which the page may save: its later saves contained all that they have."""
+    """Earlier states of the form that the page may send as `based`: only this page has changed the form since."""
 
 
 class DraftSaves:

@@ -233,7 +233,7 @@ class StudyDrafts:
         of_rules: Callable[[Rules], Rules] = lambda rules: rules,
         of_items: Callable[[], None] = lambda: None,
     ) -> DraftState:
-        """Save the form, then apply a change of rules or items. A repeated or late request changes nothing."""
+        """Save the form, then change the rules with `of_rules` or the items with `of_items`. Ignore a late request."""
         with self._lock:
             study = self._draft(sent)
             if self._saves.is_late(sent.study, sent.tab, sent.number):
@@ -382,7 +382,7 @@ class StudyDrafts:
 
     @does("ask-model", DrawsItems)
     def ask_model(self, sent: DrawsItems) -> int:
-        """Have the model under test predict those images of a filter that lack a prediction, while idle."""
+        """Have the model under test predict a filter's images that it has not predicted, while no other work runs."""
         catalogue, named = self._workspace.catalogue, next(filter(None, sent.filter.models), "")
         pool = pool_of(catalogue, sent)
         runs = sorted(catalogue.runs(replace(pool.selection, models={pool.model: (UNREAD,)})))

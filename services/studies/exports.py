@@ -229,7 +229,7 @@ def _about(data: StudyData, history: Sequence[tuple[Any, datetime]]) -> dict[str
 
 
 def parquet(rows: Iterable[Mapping[str, Cell]], columns: Mapping[str, Kind]) -> bytes:
-    """Return the rows as a Parquet file with the given column types, which it has even without rows."""
+    """Return the rows as a Parquet file with these columns and types, which a file without rows has too."""
     import pyarrow
     from pyarrow.parquet import write_table
 

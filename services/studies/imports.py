@@ -42,7 +42,7 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class ImportFiles:
-    """Files that come from outside."""
+    """Files to import: of an upload, a zip or a local folder."""
 
     names: tuple[str, ...]
     """Paths of the files, with "/" between folders."""

@@ -77,14 +77,14 @@ class ItemDraw(BaseModel):
 
 @dataclass(frozen=True)
 class Pool:
-    """The test cases among which a draw chooses, with numbers."""
+    """The test cases that a draw can choose, with their numbers."""
 
     selection: ImageFilter
-    """Filter for matching images that are not in the study yet."""
+    """Filter of the draw, restricted to images that are not in the study yet."""
     free: int
     """Number of images in `selection`."""
     fitting: int
-    """Number of all matching images, including those in the study."""
+    """Number of all images that match the filter, including those in the study."""
     unread: int
     """Number of images that match the rest of the filter, but have no prediction of the model under test."""
     unmeasured: int

@@ -40,7 +40,7 @@ from storage.test_sets.test_sets import LONGEST_NOTE, Removed, checked_note
 from storage.workspace import Workspace
 
 NEAR_DUPLICATES = "near-duplicate distance"
-"""Name of a threshold that a release records if images have splits, in addition to the given thresholds."""
+"""Name of the threshold that a release of a split draft records in addition to the given thresholds."""
 MOST_AT_ONCE = 100_000
 """Maximum number of images in one command."""
 MOST_THRESHOLDS = 100
@@ -145,7 +145,7 @@ class SplitResult:
     labels: Mapping[str, Mapping[str, int]]
     """Number of images by split and label."""
     compared: bool = True
-    """True if all sources were compared to find similar ones, as the split itself does. May be False in a preview."""
+    """True if all sources were compared to find similar ones. A split always compares them, a preview may not."""
 
 
 @dataclass(frozen=True)
@@ -178,10 +178,10 @@ class Readiness:
     obstacles: tuple[Obstacle, ...]
     """Known obstacles. A release reports the first of them."""
     not_compared: int
-    """Number of sources, and of images whose source the workspace does not have, that have no hashes yet. A release
+    """Number of pictures that have no hashes yet: sources, and images whose source the workspace lacks. A release
     hashes them and compares them with the others."""
     tasks: Mapping[TaskKind, tuple[str, ...]]
-    """Images by kind of task; {} if all have the same. Two kinds may be released, but a model has one task."""
+    """Images by kind of task; {} if there is one kind. A set with two kinds may be released, but no model fits both."""
 
 
 class TestSetDrafts:
@@ -444,7 +444,7 @@ class TestSetDrafts:
         return units_of(entries, {sha: known.perceptual for sha, known in hashes.items()}, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
-        """Return the groups of images that earlier comparisons give, and True if all pictures were compared."""
+        """Return the groups of images by the comparisons made so far, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
         units = units_of(entries, {sha: known.perceptual for sha, known in hashes.items()}, twins or ())
@@ -464,8 +464,8 @@ class TestSetDrafts:
         units: Callable[[], Sequence[Unit]],
         thresholds: Mapping[str, float] | None = None,
     ) -> Iterator[Obstacle]:
-        """Yield the obstacles to a release. A draft that equals its parent version is one: it has the same images and,
-        if given, the same `thresholds`.
+        """Yield the obstacles to a release. One is that the draft equals its parent version: the same images and, if
+        given, the same `thresholds`.
         """
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
@@ -497,7 +497,7 @@ def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
 def _split(
     sent: SplitTestSet, entries: Sequence[SetEntry], units: Sequence[Unit]
 ) -> tuple[dict[str, Split], SplitResult]:
-    """Return splits by SHA-256, and counts. Raises UserError without shares, or for a group with two splits to keep."""
+    """Return the new splits by SHA-256, and their counts. Raises UserError without shares, or if `split` would."""
     shares: dict[Split, float] = {"train": sent.train, "validation": sent.validation, "test": sent.test}
     if not any(shares.values()):
         raise UserError("Give the share of each split, such as 0.8 for train and 0.2 for test.", field="train")

@@ -39,7 +39,7 @@ def export_version(
     licences of models, by the model's name in the lineage, to those that the shipped profiles state. The card of the
     export names models without a known licence.
 
-    Raises UserError for a draft, since a draft may still change, and as `formats.exporting.export`.
+    Raises UserError for a draft, since a draft may still change, and whenever `formats.exporting.export` raises it.
     """
     if version.is_draft:
         raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
@@ -123,7 +123,7 @@ class VersionImages:
 
 
 _packet = lru_cache(maxsize=64)(xmp)
-"""Returns the XMP metadata, as a packet, for all images drawn by a method."""
+"""Cached function that returns the XMP metadata of images drawn by a method."""
 
 
 def _is_drawn(entry: SetEntry, facts: Mapping[str, Any]) -> bool:

@@ -68,7 +68,7 @@ class SetExports:
         """
         self._lock = threading.Lock()
         self._waited: dict[int, int] = {}
-        """Number of waiting callers by export. Exports that other users want too are absent."""
+        """Number of callers that wait, by export. An export that somebody wants without waiting has no entry."""
         self._tell_what_was_lost()
 
     def start(self, reference: str, layout: str, waits: bool = False) -> WorkView:

@@ -28,7 +28,7 @@ from storage.engine.rows import whole
 from storage.workspace import Workspace
 
 _AT_ONCE = 2000
-"""Number of files that are compared together with the images of a test set."""
+"""Number of training files that are compared with a test set at a time."""
 Look = NDArray[np.uint8]
 
 
@@ -108,7 +108,7 @@ def check_folder(
 
 
 class _Index:
-    """Images of a version on which no model may be trained, with their sources, prepared for comparison."""
+    """Images of a version on which no model may be trained, and their sources, prepared for comparisons."""
 
     def __init__(self, workspace: Workspace, version: SetVersion) -> None:
         entries = [entry for entry in workspace.test_sets.entries(version.number) if entry.split != "train"]
