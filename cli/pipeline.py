@@ -186,7 +186,7 @@ class _Augmenting:
         return store
 
     def _finish(self, path: Path, store: FolderStore, error: Exception | None) -> None:
-        """Draw the images of a source image. `error` is an error of its text stages, or None; it is raised."""
+        """Draw the images of a source image, or raise `error`, the error of its text stages, if it is not None."""
         drawn, failed = list[Lineage](), 0
 
         def tell(event: Event) -> None:

@@ -202,7 +202,7 @@ def _images(workspace: Workspace, options: argparse.Namespace) -> list[str]:
                 "of its hash, as `show --images` prints them."
             )
         if len(alike) > 1:
-            raise UserError(f"More than one image of “{options.test_set}” begins with {name}: give more digits.")
+            raise UserError(f"Several hashes of images in “{options.test_set}” begin with {name}: give more digits.")
         images.append(alike[0])
     return images
 

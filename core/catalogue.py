@@ -28,12 +28,12 @@ SORTS: tuple[Sort, ...] = get_args(Sort)
 
 @dataclass(frozen=True)
 class Order:
-    """An order of images. Images without a figure or review stand last, newest first.
+    """An order of images. Images without a figure or review come last, newest first.
 
     In the order "information", images without a verdict come first, and those with most reasons to review them lead.
     The reasons are: a check cannot tell; a check failed; the votes of a study have no consensus; a model under test is
-    newly wrong; no image of the same class and edit type has a verdict yet. Among equals the newest comes first. Images
-    with a verdict come last.
+    wrong on the image but right on its source; no image of the same class and edit type has a verdict yet. Among equals
+    the newest comes first. Images with a verdict come last.
     """
 
     sort: Sort = "newest"

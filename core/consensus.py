@@ -138,7 +138,7 @@ def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], quest
 
 
 def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, ItemOutcome]:
-    """Return each image's outcome over all questions on validity except follow-ups, which only some workers get."""
+    """Return each image's outcome (`image_outcome`) by item id. Follow-ups, which not all workers get, do not count."""
     telling = {question.id for question in questions if question.valid and not question.follows}
     outcome_by_image = {}
     for item, of_item in outcomes.items():

@@ -260,7 +260,7 @@ def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) ->
 
 
 def unreadable(name: str, value: str) -> UserError:
-    """Return the error for a value with the wrong form for its part."""
+    """Return the error for a value that its part of the filter does not accept."""
     if name not in PARTS and name.removeprefix("-") not in FACETS:
         return UserError(f"Unknown filter part “{name[:40]}”. Choose one of: {', '.join(PARTS)}.", field=FIELD)
     form = PARTS.get(name, "a value")

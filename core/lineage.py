@@ -83,8 +83,8 @@ _settings_type: Callable[[str], type[MethodSettings]] | None = None
 
 
 def set_methods(settings_type: Callable[[str], type[MethodSettings]]) -> None:
-    """Set the function that returns a method's type of settings by its name, or raises KeyError. `pipeline.methods`
-    calls this.
+    """Set the function that returns the settings type of a method by the method's name, or raises KeyError.
+    `pipeline.methods` calls this.
     """
     global _settings_type
     _settings_type = settings_type

@@ -63,6 +63,6 @@ def stop_signal() -> threading.Event | None:
 
 
 def stop_if(cancelled: threading.Event | None) -> None:
-    """Raise Cancelled if the person asked to stop."""
+    """Raise Cancelled if the event `cancelled` is set."""
     if cancelled is not None and cancelled.is_set():
         raise Cancelled("Stopped. What was finished is kept.")

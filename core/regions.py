@@ -73,7 +73,7 @@ WHOLE = Region()
 
 
 def region_of(mask: Image.Image) -> Region:
-    """Return the region of a mask of mode L: the pixels with values from 128. If all are, it is the whole image."""
+    """Return the region of a mask of mode L: pixels of 128 or more. If all pixels are, it is the whole image."""
     pixels = np.asarray(mask) >= 128
     if pixels.all():
         return WHOLE

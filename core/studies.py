@@ -55,9 +55,9 @@ class Question:
     """Answers that declare the image valid; () for a question that is not about validity."""
     required: bool = True
     only_with: str = ""
-    """Class that an item must show to be asked this question; "" to ask it for all items."""
+    """Class that an item must show for this question to be asked; "" to ask it about all items."""
     follows: str = ""
-    """Id of an earlier question that must have the answer `follows_answer` to ask this one; "" to ask it always."""
+    """Id of an earlier question. This one is asked only after its answer `follows_answer`. "" to ask it always."""
     follows_answer: str = ""
 
     def answers(self) -> tuple[str, ...]:

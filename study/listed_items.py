@@ -23,7 +23,7 @@ _TRUTH |= {"false": False, "no": False, "0": False, "wrong": False}
 LONGEST = {"label": 200, "group": 60, "model": 400, "caption": 4000, "counterfactual": 4000, "why": LONGEST_WHY}
 MAX_PARTS, LONGEST_PART, LONGEST_ORIGIN = 50, 100, 20_000
 DEEPEST_ORIGIN = 50
-"""Maximum nesting of lists and objects in an origin. It grows by one with each export and import of a study."""
+"""Maximum nesting of lists and objects in the JSON of an item's origin. Each export and import adds a level."""
 
 
 @dataclass(frozen=True)

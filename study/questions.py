@@ -16,7 +16,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) -> dict[str, str]:
-    """Return a client's answers to the questions that are asked, with stripped text.
+    """Check the answers that a client sent about an item. Return those to questions that are asked, with stripped text.
 
     Answers to follow-ups that are no longer asked, because an earlier answer was changed, are left out. Raises
     ValueError with a sentence for the worker if an answer is missing, not offered or too long.

@@ -167,7 +167,7 @@ def imagenet_labels() -> dict[str, str]:
 
 @cache
 def above() -> dict[str, tuple[str, ...]]:
-    """Direct hypernyms in WordNet of each id, for ImageNet's classes and all their hypernyms."""
+    """Map the WordNet id of each ImageNet class, and of each of its hypernyms, to its direct hypernyms."""
     rows = (*_rows("imagenet.csv"), *_rows("wordnet.csv"))
     return {row["wordnet"]: tuple(row["above"].split()) for row in rows}
 
@@ -180,7 +180,7 @@ def all_above(wordnet: str) -> frozenset[str]:
 
 @cache
 def meanings() -> dict[str, tuple[WordSense, ...]]:
-    """Return the meanings of each word (normalised by `plain`) for ImageNet's hypernyms, the commonest first."""
+    """Map each word for a hypernym of ImageNet's classes (normalised by `plain`) to its meanings, commonest first."""
     senses: dict[str, list[WordSense]] = {}
     for row in _rows("wordnet.csv"):
         pairs = [part.rsplit(":", 1) for part in row["names"].split(", ")]
@@ -192,7 +192,7 @@ def meanings() -> dict[str, tuple[WordSense, ...]]:
 
 @cache
 def word_meanings() -> dict[str, tuple[WordMeaning, ...]]:
-    """Return the meanings of ambiguous words for ImageNet's classes and hypernyms. Keys are normalised by `plain`."""
+    """Map each ambiguous word for ImageNet's classes and hypernyms (normalised by `plain`) to its meanings."""
     meanings_by_word: dict[str, list[WordMeaning]] = {}
     for row in _rows("senses.csv"):
         meaning = WordMeaning(tuple(row["wordnet"].split()), int(row["tagged"]), row["told"])

@@ -352,7 +352,8 @@ class AnnotationService:
         return standing(self._studies.workers.get(worker), enrolment, rules)
 
     def _require(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> None:
-        """Raise if the study is closed, the picture lost, or the worker excluded since the item was leased."""
+        """Raise Over for a closed study, VoteRefused for a lost picture, WorkerNotAllowed if the worker may not
+        vote."""
         if study.state == "closed":
             raise Over("This study is closed: it takes no more answers. Those that you have sent are kept.")
         if self._lost(assignment.item):
@@ -363,7 +364,7 @@ class AnnotationService:
             raise WorkerNotAllowed(now.text or f"The {kind} is over: please go on with what comes next.")
 
     def _judged(self, study: Study, enrolment: Enrolment) -> tuple[Study, Enrolment]:
-        """Exclude the worker if the control policy requires it; never in a closed study or after a readmission."""
+        """Exclude the worker if the control policy requires it. Return study and enrolment as they are then."""
         if study.state != "closed" and enrolment.exclusion is None and not enrolment.readmitted:
             reason = judge(study.rules.controls, enrolment.controls_seen, enrolment.controls_right)
             if reason:

@@ -71,11 +71,11 @@ class DraftCommand(StudyCommand):
 
 
 class DrawsIntoDraft(DraftCommand, ItemDraw):
-    """A command on a draft that draws test cases by a filter."""
+    """A command that draws test cases by a filter into a draft."""
 
 
 class DrawsItems(StudyCommand, ItemDraw):
-    """A command on a study that draws test cases by a filter."""
+    """A command that draws test cases by a filter for a study."""
 
 
 @dataclass(frozen=True)

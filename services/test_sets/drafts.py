@@ -252,14 +252,14 @@ class TestSetDrafts:
         ids = self._workspace.catalogue.ids(sent.filter)
         if sent.expected not in (None, len(ids)):
             raise UserError(
-                f"The filter finds {len(ids):,} images now, and not {sent.expected:,}: look at them, then add them.",
+                f"The filter now finds {len(ids):,} images instead of {sent.expected:,}: look at them, then add them.",
                 field="expected",
             )
         return ids
 
     def add(self, test_set: str, cases: Iterable[int], sources: bool = False, others: Sequence[SetEntry] = ()) -> Added:
-        """Add test cases to a draft, with their sources if `sources`, each source once. Add all or none. Raises
-        UserError for an unknown test case, or if the set has no draft.
+        """Add test cases and the entries `others` to a draft; with `sources`, also their sources, each once. Add all or
+        none. Raises UserError for an unknown test case, or if the set has no draft.
         """
         draft, known_cases = self._draft(test_set), self._sets.cases(cases)
         masks: dict[tuple[str, tuple[int, int]], str] = {}
@@ -358,7 +358,7 @@ class TestSetDrafts:
         return self.split(sent)
 
     def split(self, sent: SplitTestSet, on_count: OnCount | None = None) -> SplitResult:
-        """Split a draft. Raises UserError without images or shares, or if a group of images has two splits to keep."""
+        """Split a draft. Raises UserError without images or shares, or if `sent.keep` leaves a group in two splits."""
         draft, entries = self._to_split(sent)
         split_of, result = _split(sent, entries, self._units(entries, on_count))
         self._sets.set_splits(draft.number, split_of)
@@ -497,7 +497,7 @@ def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
 def _split(
     sent: SplitTestSet, entries: Sequence[SetEntry], units: Sequence[Unit]
 ) -> tuple[dict[str, Split], SplitResult]:
-    """Return the new splits by SHA-256, and their counts. Raises UserError without shares, or if `split` would."""
+    """Return the new splits by SHA-256, and their counts. Raises UserError as `split` does."""
     shares: dict[Split, float] = {"train": sent.train, "validation": sent.validation, "test": sent.test}
     if not any(shares.values()):
         raise UserError("Give the share of each split, such as 0.8 for train and 0.2 for test.", field="train")

@@ -124,10 +124,10 @@ class SetExports:
         return export
 
     def _tell_what_was_lost(self) -> None:
-        """Mark the exports that a killed studio left as failed, and remove their files."""
+        """Remove the files of exports that a killed studio left behind, and list these exports as failed."""
 
         def lost(_: OnCount) -> None:
-            raise UserError("The studio ended before this export was fetched: export the version again.")
+            raise UserError("The studio ended before this export was downloaded: export the version again.")
 
         for left in self._workspace.left_behind(FOLDER):
             with suppress(OSError, ValueError):  # the studio was killed before it wrote this file

@@ -649,7 +649,7 @@ def test_images_of_the_catalogue_and_of_a_filter_are_added(workspace: Workspace)
 
     assert add(entries=[numbers[boats[0]]]) == (1, 0, 0)
     assert add(entries=f"{numbers[boats[0]]}, 99999") == (0, 1, 1), "what is not there is counted"
-    with pytest.raises(UserError, match="finds 2 images now, and not 3"):
+    with pytest.raises(UserError, match="now finds 2 images instead of 3"):
         add(filter="class=bird", expected=3)
     with pytest.raises(UserError, match="No image fits the filter “class: house”"):
         add(filter="class=house")
