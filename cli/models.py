@@ -124,7 +124,7 @@ def _require_yes(needed: int, agreed: bool) -> None:
     if agreed:
         return
     if not sys.stdin.isatty():
-        raise UserError(f"{in_bytes(needed)} would be downloaded, and no terminal can confirm it: add --yes.")
+        raise UserError(f"{in_bytes(needed)} would be downloaded, and no terminal can ask you: confirm with --yes.")
     print(f"Fetch {in_bytes(needed)}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UserError("Nothing was fetched.")

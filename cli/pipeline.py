@@ -129,8 +129,8 @@ class _Augmenting:
 
     def do(self, paths: Sequence[Path]) -> None:
         """Do all stages for source images: each text stage for all of them before the next stage, then the images of
-        one source after another. All images of a source share their batches, so their pixels do not depend on the other
-        sources. Raises errors that end all work, and the error of a source if the command has only one.
+        one source after another. A batch never mixes images of several sources, so that the pixels do not depend on the
+        other sources. Raises errors that end all work, and the error of a source if the command has only one.
         """
         stores = dict[Path, FolderStore]()
         try:

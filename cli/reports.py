@@ -175,7 +175,7 @@ def _remarks(event: StageDone, recipe: Recipe, task: Task, store: FolderStore) -
 
 
 def _reply(error: Exception) -> dict[str, Any]:
-    """Return the prompt and the reply of a language model that could not be read; empty for other errors."""
+    """Return the prompt and the raw reply that an UnreadableReply holds, by name; {} for other errors."""
     if not isinstance(error, UnreadableReply):
         return {}
     return {"prompt": error.prompt, "raw_reply": error.raw_reply}

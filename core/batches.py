@@ -123,7 +123,7 @@ ChosenBy = Literal["", "aim", "random"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """An image of a batch that is drawn, or that a search for weaknesses of a model may choose to be drawn."""
+    """An image of a batch that is drawn, or will be if a search for weaknesses of a model chooses it."""
 
     id: int
     """Id of the piece of work that draws the image."""
@@ -136,7 +136,7 @@ class Candidate:
     waits: bool
     chosen_by: ChosenBy
     asked: str
-    """Key of a person's question (or part of one) that this image was chosen to answer; "" for none."""
+    """Key of the person's question, or of the part of one, for which a search chose the image; "" for none."""
     test_case: int | None
 
 

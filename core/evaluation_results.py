@@ -31,7 +31,7 @@ FEWEST_SEEDS = 3
 """Minimum number of trainings on the same images that give an interval. Two would be too few to estimate a variance."""
 
 Weighing = Literal["source", "case"]
-"""Unit of equal weight in a figure: every source, whose weight its test cases share, or every test case."""
+"""Things that weigh the same in a figure: sources (the test cases of each share its weight), or test cases."""
 
 BUDGETS = (0.01, 0.05, 0.10)
 """Shares of the images that are reviewed. Orders of review are compared at each share."""

@@ -122,7 +122,7 @@ class ScoreBand:
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """A selection of images. An image must match all parts, each by one of its values; "" matches a missing value."""
+    """A selection of images. For each part, an image must have one of its values; "" matches images without any."""
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)

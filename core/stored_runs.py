@@ -168,7 +168,7 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class EditedShare:
-    """Share of the values of a stage that people changed, in the runs of a profile."""
+    """Share of a stage's values that people changed, in the runs of one profile."""
 
     profile: str
     stage: StageName

@@ -1,4 +1,4 @@
-"""Thresholds of a check. Below the first it fails, from the second on it passes, between them it cannot tell."""
+"""Thresholds of a check. Below the first the check fails, from the second on it passes, in between it cannot tell."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
 
 
 def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
-    """Return flags (pairs, 2): True if two pictures can be twins as they are, and True if they can be twins with one of
-    them mirrored. Twins have each other's colours within the distance that a crop moves a pixel.
+    """Return two flags for each pair, (pairs, 2): whether its pictures can be twins, and whether they can be twins if
+    one of them is mirrored. Twins have each other's colours within the distance that a crop moves a pixel.
     """
     own = _ranges(looks)
     other = own if others is looks else _ranges(others)

@@ -203,7 +203,7 @@ class StageValue(Generic[T]):
 
 @dataclass(frozen=True)
 class PromptSlot:
-    """A prompt that a stage or a method needs: its name, and the variables that it fills in."""
+    """A prompt that a stage or a method needs: its name, and the names of its variables."""
 
     name: str
     """Name of the stage, or of a further prompt. The prompt's file is NAME.toml."""

@@ -40,7 +40,7 @@ class ValidityScore:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement of a score with people on images whose votes it has not seen."""
+    """Agreement of a score with people's votes, on images that were not used to fit it."""
 
     images: int
     valid: int

@@ -35,8 +35,8 @@ INPUTS = "image source kind label classes edit_types caption counterfactual grou
 """Columns about an item. In the file, "Input." precedes each name."""
 OURS = ("_comment", "_seconds", "_side", "_changes", "_counted", "_excluded")
 """Columns that the studio adds. In the file, "Answer." precedes each name, and no question can have such a name. They
-hold the exact seconds (Turk has whole ones), the side of the generated image, the number of changes, whether the vote
-counts, who excluded its worker ("rule" or "person"), and why."""
+hold the exact seconds (Turk has whole ones), the side (left or right) of the generated image, the number of changes,
+whether the vote counts, who excluded its worker ("rule" or "person"), and why."""
 TAIL = ("Approve", "Reject")
 _ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6}
 _TIME = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2} \d{1,2} \d\d:\d\d:\d\d) ([A-Z]{3}) (\d{4})")

@@ -1,8 +1,8 @@
 """Classes of well-known data sets, read from tables beside this file. Each table names its source.
 
-Knows ImageNet-1K with WordNet's hypernyms of its classes, Cityscapes, the 150 of ADE20K, Pascal VOC and SHIFT; words
-with several meanings; and the meanings of labels in COCO, CIFAR and other data sets. This module holds facts only.
-`evaluation.class_mapping` decides which class of a model is right for which label.
+There are tables of ImageNet-1K (with its classes' hypernyms in WordNet), Cityscapes, ADE20K (150 classes), Pascal VOC
+and SHIFT; of words with several meanings; and of the meanings of labels in COCO, CIFAR and other data sets. This module
+holds facts only. `evaluation.class_mapping` decides which class of a model is right for which label.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _meaning_titles() -> dict[str, str]:
 
 
 def words_of_id(wordnet: str) -> str:
-    """Return the names of a WordNet id; else a word with this meaning and an explanation; "" if none is known."""
+    """Return the names of a WordNet id, or a word with an explanation if it has none; "" if neither is known."""
     return ", ".join(names_of_id(wordnet)) or _meaning_titles().get(wordnet, "")
 
 

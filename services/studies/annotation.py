@@ -352,8 +352,7 @@ class AnnotationService:
         return standing(self._studies.workers.get(worker), enrolment, rules)
 
     def _require(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> None:
-        """Raise Over for a closed study, VoteRefused for a lost picture, WorkerNotAllowed if the worker may not
-        vote."""
+        """Raise Over if the study is closed, VoteRefused if the picture is lost, WorkerNotAllowed for this worker."""
         if study.state == "closed":
             raise Over("This study is closed: it takes no more answers. Those that you have sent are kept.")
         if self._lost(assignment.item):

@@ -327,7 +327,7 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
 
 
 def _check(data: StudyData) -> None:
-    """Check that pages and exports can show a study. Raises the error that they would raise."""
+    """Check that pages and exports can show a study, by making its tables. Raises the error if one fails."""
     check_rules(data.study.rules)
     paragraph(analyse(data))
     tables.answer_rows(data)

@@ -243,7 +243,7 @@ _IN_ARCHIVE: Mapping[type[StudyCommand], tuple[bool, str]] = {
     ArchiveStudy: (False, "This study is in the archive already."),
     UnarchiveStudy: (True, "This study is not in the archive."),
 }
-"""By command: True if the study must be in the archive, False if it must not; and the error message otherwise."""
+"""By command: whether the study must be in the archive (True) or must not, and the error message if that fails."""
 
 
 def _before_votes(study: Study, sent: AskForVotes) -> Mapping[str, object]:

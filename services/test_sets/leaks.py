@@ -147,7 +147,7 @@ class _Index:
 
 
 def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
-    """Return the report row of a file that matches by hash or cannot be compared; otherwise its small copy."""
+    """Return a report row if a hash of the file matches, or if it cannot be compared; else the file's small copy."""
     file = _named(path, folder)
     if not path.is_file():  # a broken link, or a pipe, which would block this program
         return LeakRow(file, "not compared", reason="This is no file, or a link to a missing file.")
