@@ -183,11 +183,11 @@ class _Work:
             raise UserError(f"The settings of the model are wrong: {reason(error, UnderTestSettings)}.") from error
 
     def of_model(self, text: str) -> EvaluationQuestion:
-        """Return the same question about another model. `text` names it, as in `model`."""
+        """Return the command's question with another model, which `text` names as for `model`."""
         return replace(self.question, model=self.model(self.question.subject, text))
 
     def compared(self) -> list[EvaluationQuestion]:
-        """Return the question, and the same question about the model of `--beside` if one is given."""
+        """Return the command's question, and the same one with the model of `--beside` if that is given."""
         return [self.question, *([self.of_model(self.options.beside)] if self.options.beside else [])]
 
     def predict(self, questions: Sequence[EvaluationQuestion]) -> None:
@@ -309,7 +309,7 @@ def gate(work: _Work) -> str:
 
 
 def evidence(work: _Work) -> str:
-    """Write the evidence of the models to a zip. Return a sentence about it."""
+    """Write a zip with which others can recompute the models' figures. Return a sentence about it."""
     questions, file = work.compared(), Path(work.options.out)
     released(work.workspace, work.question)
     require_free(file)

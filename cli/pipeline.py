@@ -154,7 +154,7 @@ class _Augmenting:
 
     @contextmanager
     def _failing_alone(self, path: Path) -> Iterator[None]:
-        """Report an error that concerns only this source image. Other errors are raised."""
+        """Report an error in the `with` block that concerns only this source image. Raise all others."""
         try:
             yield
         except (CannotLoad, Cancelled, BrokenPipeError):

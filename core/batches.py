@@ -32,7 +32,7 @@ class Item:
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Attributes of the image as the data set states them, such as {"weather": "rainy", "time of day": "night"}."""
     stamp: str = ""
-    """Text that differs once the file was changed, to detect changes. A copy on another machine has another stamp."""
+    """Text that changes when the file is changed, to detect that. A copy on another machine has another stamp."""
 
 
 @dataclass(frozen=True)

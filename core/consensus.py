@@ -99,7 +99,7 @@ def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
 
 
 def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
-    """Return True if at least one of these voters was asked the question. Not all workers are asked a follow-up."""
+    """Return True if at least one worker in `votes` was asked the question. Not all workers are asked a follow-up."""
     return not question.follows or any(vote.answers.get(question.follows) == question.follows_answer for vote in votes)
 
 

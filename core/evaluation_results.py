@@ -34,7 +34,7 @@ Weighing = Literal["source", "case"]
 """Things that weigh the same in a figure: sources (the test cases of each share its weight), or test cases."""
 
 BUDGETS = (0.01, 0.05, 0.10)
-"""Shares of the images that are reviewed. Orders of review are compared at each share."""
+"""Shares of all images that people have time to review. Orders of review are compared by faults found in them."""
 FEWEST_CASES = 20
 """Minimum number of test cases in a row of a table. Smaller rows have no figures and are folded on the page."""
 
@@ -179,7 +179,7 @@ class FactorEffects:
     rows: tuple[EffectRow, ...]
     """Main effects first, then interactions. Each group begins with the effects that have an answer, largest first."""
     few: int
-    """Number of combinations of two levels without a row, as they have too few sources."""
+    """Number of pairs of levels that have no row, since too few sources have both."""
     images: int
     sources: int
     """Number of sources with at least two different combinations of levels."""

@@ -26,7 +26,7 @@ STANDINGS: tuple[Standing, ...] = get_args(Standing)
 """Results of a model under test on an image that it has predicted. "newly wrong": wrong, but right on the source.
 "wrong": also wrong on the source, or unknown there. "not measured": its class maps are not compared yet."""
 UNREAD = "unread"
-"""Result of a model under test that has no prediction for the image."""
+"""Value in place of a model's result if the model has no prediction for the image."""
 CHECK_OUTCOMES = ("passed", "failed", "cannot tell")
 Facet = Literal[
     "kind", "class", "edit type", "edits", "profile", "recipe", "method", "start", "review", "weather", "time of day",
@@ -40,7 +40,7 @@ PARTS: Mapping[str, str] = {
     for name, words in DataTable(__file__, str).items()
 }
 """Parts of a filter by name, with a description of their values. If a part is given several times, an image needs one
-of its values. “-NAME”, with the name of a facet, excludes images."""
+of its values. “-NAME” excludes images with the value (facets only)."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "kind": ("classification", "segmentation"),
     "edit type": EDIT_TYPES,
@@ -129,7 +129,7 @@ class ImageFilter:
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes (`CHECK_OUTCOMES`) by the name of a check."""
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Results (`STANDINGS` or `UNREAD`) by model under test; The key "" means the model with most predictions for the
+    """Results (`STANDINGS` or `UNREAD`) by model under test. The key "" means the model with most predictions for the
     images that all other parts select."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()

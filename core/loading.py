@@ -7,4 +7,4 @@ from __future__ import annotations
 import threading
 
 LOADING = threading.RLock()
-"""Hold this lock while a library loads a model. Read the model's files before, as a network drive may never answer."""
+"""Hold this lock while a library loads a model. Read its files before taking the lock, as a network drive may hang."""

@@ -58,7 +58,7 @@ class Doubt:
     entropy: float
     """Entropy in nats, from 0 to the logarithm of the number of classes."""
     gini: float
-    """DeepGini, from 0 up to below 1: 1 - the sum of the squares of the probabilities."""
+    """DeepGini: 1 minus the sum of the squares of the probabilities. 0 is certain; it is always below 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class PredictedBatch:
 
 
 def names_label(guess: str, label: str) -> bool:
-    """Return True if a class of a model is the task's label or a kind of it. Case does not matter."""
+    """Return True if the class `guess` of a model is `label` or a kind of it. Case does not matter."""
     return guess.casefold() == label.casefold() or bool(classes_in(guess, Task("classification", label=label)))
 
 

@@ -37,7 +37,7 @@ class Region:
         return _share(self.text)
 
     def describe(self) -> str:
-        """Return the share of the picture that may change in words, such as "25 % of the picture"."""
+        """Return in words the share of the picture that may change, such as "25 % of the picture"."""
         if self.whole:
             return "the whole picture"
         try:

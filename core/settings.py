@@ -413,7 +413,7 @@ class CompositeSettings(Data):
 
 
 class UnderTestSettings(Data):
-    """Settings of the model under test. They change no image, so they make nothing stale."""
+    """Settings of the model under test. They do not affect how images are made."""
 
     source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
         "profile",

@@ -208,7 +208,7 @@ def _answers(
 
 
 def second_opinion(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Counted) -> DawidSkene:
-    """Return Dawid and Skene's model of the counted votes on items that wait for no votes. Its tasks are item ids."""
+    """Return Dawid and Skene's model of the counted votes, without items that wait for votes. Tasks are item ids."""
     return dawid_skene(
         [
             (str(item), vote.worker, vote.answers[question.id])
@@ -221,7 +221,7 @@ def second_opinion(question: Question, outcomes: Mapping[int, ItemOutcome], vote
 
 
 def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Counted) -> SecondOpinion:
-    """Return the majority and Dawid-Skene results on the same counted votes, for items that wait for no votes."""
+    """Return the majority and Dawid-Skene results on the same counted votes, without items that wait for votes."""
     if not question.valid:
         nothing = wilson(0, 0, nothing=_NOT_ASKED)
         return SecondOpinion(nothing, 0, nothing, (), nothing.words)

@@ -290,7 +290,7 @@ def names_of_id(wordnet: str) -> tuple[str, ...]:
 
 @cache
 def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
-    """Return two maps for classes of scenes: each known name to its canonical name, and each class to its kinds."""
+    """Return two maps for classes of scenes: each name to its canonical name, and each class to narrower classes."""
     scenes = tomllib.loads((FOLDER / "scenes.toml").read_text(encoding="utf-8"))
     one_name = {plain(name): plain(names[0]) for names in scenes["same"] for name in names}
 
@@ -307,7 +307,7 @@ def one_name_of(name: str) -> str:
 
 
 def kinds_of(name: str) -> frozenset[str]:
-    """Return the canonical names of a scene class's kinds, such as car and bus for vehicle; empty for most classes."""
+    """Return the canonical names of a class's narrower classes, such as car and bus for vehicle; often empty."""
     return _scenes()[1].get(one_name_of(name), frozenset())
 
 

@@ -132,7 +132,7 @@ Name = Annotated[str, _line(LONGEST_NAME)]
 AssignmentId = Annotated[Name, Field(description="The id of the item's assignment")]
 GivenAnswers = Annotated[dict[str, Any], BeforeValidator(_answers)]
 Key = Annotated[str, _line(LONGEST_KEY)]
-"""Type of a command's field for the key of a request."""
+"""Type of a command's field for the key by which a repeated request is recognised."""
 
 
 class WorkerCommand(Command):

@@ -49,7 +49,7 @@ class Adjudicated:
 
 
 def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the cases without a consensus that wait for no vote. Ratings are left out: their result is a mean."""
+    """Return the questions of items that have no consensus and wait for no vote. Ratings are left out."""
     scales = _scales(report)
     return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
 
@@ -63,13 +63,13 @@ def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
 
 
 def cases(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the cases that a person has to decide, image by image, in the order of the questions."""
+    """Return the questions of items that a person has to decide, sorted by item, then in the study's order."""
     order = {result.question.id: place for place, result in enumerate(report.questions)}
     return tuple(sorted(undecided(report), key=lambda case: (case.item, order[case.question])))
 
 
 def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> int | None:
-    """Return the position of the case of `item` and `question`, or of the first undecided case; None if none."""
+    """Return the index in `found` of this `item` and `question`, else of the first undecided one; None if none."""
     for place, case in enumerate(found):
         if item is not None and (case.item, case.question) == (item, question):
             return place
@@ -77,7 +77,7 @@ def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> in
 
 
 def following(found: Sequence[Disagreement], place: int) -> int | None:
-    """Return the position of the next undecided case after `place`, then from 0 on; None if there is no other."""
+    """Return the index of the next undecided entry after `place`, then from 0 on; None if there is no other."""
     around = [*range(place + 1, len(found)), *range(place)]
     return next((n for n in around if found[n].adjudication is None), None)
 
