@@ -325,7 +325,7 @@ def evidence(work: _Work) -> str:
 
 
 def search(work: _Work) -> str:
-    """Search a batch for weak cells: edits of a label with which the model is likely to fail."""
+    """Search a batch for weak cells: pairs of a label and an edit with which the model is likely to fail."""
     options, workspace = work.options, work.workspace
     made = BatchService(workspace)
     number = batches.number_of(made, options.batch)

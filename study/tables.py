@@ -147,7 +147,7 @@ def result_rows(data: StudyData) -> list[Row]:
 
 
 def item_columns(rules: Rules) -> list[str]:
-    """Return the columns of `item_rows`. The resulting list can be read by `listed_items`."""
+    """Return the columns of `item_rows`. `listed_items` can read a CSV with these columns."""
     known = [f"expected.{question.id}" for question in rules.questions if question.kind != "text"]
     fields = ["label", "classes", "edit_types", "group", "model", "model_right", "caption", "counterfactual"]
     return ["item", "kind", "image", "source", *known, "why", *fields, "image_sha", "source_sha", "test_case", "origin"]

@@ -105,7 +105,7 @@ def all_made(
     apart: frozenset[str] = frozenset(),
     there: Sequence[NewItem] = (),
 ) -> tuple[NewItem, ...]:
-    """Make a right and, if possible, a wrong control item of each source image, without those in `apart`."""
+    """Make, for each source image not in `apart`, a right and, if possible, a wrong control item."""
     number = sum(item.kind == "item" for item in items)
     if not number:
         return ()

@@ -88,7 +88,7 @@ class Analyses:
             self._kept = Latest(KEPT)
 
     def adjudicated(self, study_id: str, decision: Adjudication) -> None:
-        """Apply an adjudication to the cached analysis, which saves a new analysis after each of many decisions."""
+        """Apply an adjudication to the cached analysis, to avoid a full analysis after each decision."""
         with self._lock_of(study_id), self._lock:
             cached = self._kept.get(study_id)
             if cached is None or cached.seconds <= QUICK_SECONDS:

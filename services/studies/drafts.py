@@ -37,7 +37,7 @@ from study.questions import problems_of
 from study.readiness import findings
 
 QUIZ = 5
-"""Number of quiz questions in a new draft. Without a quiz, no worker without a record could vote."""
+"""Number of quiz questions in a new draft. Only with a quiz can workers without a record vote."""
 MEASURING_SECONDS = 0.05
 """Seconds spent comparing class maps after a filter change. The page reports how many remain."""
 PICKABLE = 60
@@ -144,8 +144,8 @@ class StudyDrafts:
         self._saves = DraftSaves()
 
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
-        """Bring the control, quiz and training items that the studio made for a draft up to date, then return the state
-        of the draft. `unread` holds the problems of unreadable fields.
+        """Update the control, quiz and training items that the studio made for a draft. Return the state of the draft.
+        `unread` holds the problems of unreadable fields.
         """
         keep_in_step(self._studies, study_id, self.disguise)
         study, items = self._studies.get(study_id), self.items(study_id)

@@ -36,7 +36,7 @@ MOST_UNPACKED = 8_000_000_000
 MOST_LIST = 50_000_000
 """Maximum bytes of a list or a file of votes."""
 LISTS = ("items.csv", "metadata.csv")
-"""Names of the list of items, if a zip or folder has several CSV files."""
+"""Names that mark the list of items, if a zip or folder has several CSV files."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -64,7 +64,7 @@ class ImportFiles:
 
 
 def zip_files(file: Path | bytes) -> ImportFiles:
-    """Open a zip. Raises UserError if it is no zip, is too large unpacked, has too many files, or two of one name."""
+    """Open a zip. Raises UserError if it is no zip, is too large unpacked, or has too many files or equal names."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file)
     except BROKEN_ARCHIVE as error:
