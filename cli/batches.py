@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def plan(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Choose the items of a plan, and record the work on them. No caption or image is made yet. With --methods, record
-    a batch for each method, and one for each control set, all with the same items.
+    a batch for each method, and one for each control set (images drawn without an edit), all with the same items.
     """
     read = read_plan(Path(options.plan))
     if options.methods:
@@ -73,7 +73,7 @@ def plan(service: BatchService, workspace: Workspace, options: argparse.Namespac
 
 
 def _plan_methods(service: BatchService, read: BatchPlan, methods: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Record a batch for each method and each control set. Return the numbers of both groups of batches."""
+    """Record a batch for each method, and one for each control set. Return the numbers of both groups of batches."""
     made, controls = plans_of_methods(read, methods)
     numbers = [service.plan(one) for one in (*made, *controls)]
     for number in numbers:

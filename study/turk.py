@@ -302,7 +302,7 @@ def _plain_name(name: str) -> str:
 
 
 def _from_json(cell: str) -> dict[str, str]:
-    """Return the texts in the JSON of a cell by answer name.
+    """Parse the JSON of a cell, and return the given answers by name.
 
     The JSON is {"valid": {"yes": true}}, {"valid": {"label": "yes"}} or {"valid": "yes"}, alone or in a list.
     """

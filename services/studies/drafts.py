@@ -233,7 +233,7 @@ class StudyDrafts:
         of_rules: Callable[[Rules], Rules] = lambda rules: rules,
         of_items: Callable[[], None] = lambda: None,
     ) -> DraftState:
-        """Save the form, then change the rules with `of_rules` or the items with `of_items`. Ignore a late request."""
+        """Save the form, then change rules (`of_rules`) or items (`of_items`). Ignore a repeated or late request."""
         with self._lock:
             study = self._draft(sent)
             if self._saves.is_late(sent.study, sent.tab, sent.number):
