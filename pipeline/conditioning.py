@@ -1,4 +1,4 @@
-"""Conditioning: turns a source image into a control image of the kind in the settings. Pure and deterministic.
+"""Conditioning: turns a source image into a control image, such as its edges. Pure and deterministic.
 
 Canny edges are computed here, and a segmentation map is painted from the mask. Soft edges, line art and depth are drawn
 by a detector, which is a model.
@@ -23,19 +23,19 @@ from core.settings import ConditioningSettings, ControlKind
 from pipeline.seams import Detector
 
 DARK_PERCENTILE, BRIGHT_PERCENTILE = 2.0, 98.0
-"""Percentiles of luminance that the stretch maps to black and to white. Lamps and black corners do not count."""
+"""Percentiles of an image's luminance that become black and white when its contrast is stretched."""
 MAX_GAIN = 5.0
-"""Maximum gain of the stretch. Beyond it, the noise of a flat image would turn into edges."""
+"""Maximum factor by which contrast is stretched. A larger one would turn the noise of a flat image into edges."""
 STEEP_PERCENTILE, LOWER_SHARE = 90.0, 0.5
-"""Percentile of a picture's gradients that becomes its fitted upper threshold, and the lower threshold as a share of
-the upper one. Both are the defaults of Canny in DIPlib."""
+"""Percentile of a picture's gradients that is fitted as the upper threshold of Canny, and the lower threshold as a
+share of the upper. Both are the defaults of Canny in DIPlib."""
 MIN_UPPER, MAX_UPPER = 40.0, 200.0
-"""Bounds of the fitted upper threshold. Below the first, noise of a flat picture would become edges. The second is the
-upper threshold that is usual for ControlNets, so fitted thresholds find at least what 100 and 200 find."""
+"""Bounds of the upper threshold that is fitted to a picture. Below the first, noise would become edges. The second is
+the usual one for ControlNets, so fitted thresholds find at least the edges that 100 and 200 find."""
 CELL = 32
-"""Side in pixels of the cells in which edges are counted."""
+"""Side, in pixels, of the squares into which a control image is divided to see where it has edges."""
 FEW_EDGES = 0.15
-"""Share of cells with an edge, 0 to 1, below which a control image of edges holds nearly nothing. Measured at 512
+"""Share of cells with an edge, 0 to 1, below which a control image of edges counts as nearly empty. Measured at 512
 pixels with thresholds of 100 and 200: usual photographs have 0.31 or more (a flower, a cat), and a page of a book 0.16.
 Below the line are the moon (0.10), a clock blurred by motion (0.02), and a cell under the microscope (0). 420 drawn
 scenes of the demo, with its own settings at 128 pixels, have 0.44 or more."""
@@ -76,7 +76,7 @@ def control_image(
 
 
 def cells_with_edges(control: Image.Image) -> float:
-    """Return the share, 0 to 1, of a control image's cells of `CELL` pixels that hold any edge."""
+    """Return the share, 0 to 1, of a control image's squares (side `CELL`) that contain an edge."""
     is_edge = np.asarray(control.convert("L"), np.uint8) > EDGE
     for axis, side in enumerate(is_edge.shape):
         is_edge = np.logical_or.reduceat(is_edge, np.arange(0, side, CELL), axis)
@@ -84,7 +84,7 @@ def cells_with_edges(control: Image.Image) -> float:
 
 
 def remark_on(control: Image.Image, settings: ConditioningSettings) -> str:
-    """Return a remark for a person if a control image of edges holds nearly nothing, else ""."""
+    """Return a remark for a person if a control image of edges is nearly empty, else ""."""
     if settings.kind not in OF_EDGES or (share := cells_with_edges(control)) >= FEW_EDGES:
         return ""
     lower = "lower its thresholds, or " if settings.kind == "canny" and settings.high else ""
@@ -102,7 +102,7 @@ def colour_of(name: str) -> Colour:
 
 
 def painted(mask: NamedMask, size: tuple[int, int]) -> Image.Image:
-    """Paint a mask in ADE20K's colours, on which the ControlNet for segmentation maps was trained. RGB, of `size`."""
+    """Return a mask painted in ADE20K's colours, which the ControlNet for segmentation maps knows: RGB, of `size`."""
     numbers = np.asarray(resized(mask.image.convert("L"), size), np.uint8)
     table = np.zeros((256, 3), np.uint8)
     for number, name in mask.classes.items():
@@ -123,8 +123,8 @@ Gradients = tuple[NDArray[np.int16], NDArray[np.int16]]
 
 
 def gradients(image: NDArray[np.uint8], settings: ConditioningSettings) -> Gradients:
-    """Return the gradients for `edges`, after specks are filtered and contrast is stretched. Each pixel takes those of
-    its steepest channel, which keeps the edge of red on green of the same brightness.
+    """Return the gradients after specks are removed and contrast is stretched. Each pixel has those of its steepest
+    colour channel, so that red on green of the same brightness still shows an edge.
     """
     import cv2
 
@@ -155,7 +155,7 @@ def _steepness(across: NDArray[np.int16], down: NDArray[np.int16]) -> NDArray[np
 
 
 def edges_in(slopes: Gradients, settings: ConditioningSettings) -> NDArray[np.uint8]:
-    """Return Canny edges (h, w), 0 or 255, by the settings' thresholds, or by fitted ones if the upper one is 0."""
+    """Return Canny edges (h, w), 0 or 255. Thresholds come from the settings, or are fitted if the upper one is 0."""
     import cv2
 
     low, high = (settings.low, settings.high) if settings.high else fitted_thresholds(slopes)
@@ -188,7 +188,7 @@ def condition(image: Image.Image, settings: ConditioningSettings) -> Image.Image
 
 
 def as_png(image: NDArray[np.uint8], longest: int = 0) -> bytes:
-    """Return a quickly packed PNG of edges (h, w) or RGB (h, w, 3) uint8. `longest`: maximum long side, 0 for any."""
+    """Return a grey (h, w) or RGB (h, w, 3) uint8 image as PNG. `longest`: maximum long side in pixels, 0: no limit."""
     import cv2
 
     shrunk = min(1.0, longest / max(image.shape[:2])) if longest else 1.0

@@ -21,7 +21,7 @@ Matrix = tuple[float, float, float, float, float, float]
 LONGEST = 512
 """Long side, in pixels, at which GrabCut works."""
 EPSILON = 6.5
-"""Regularisation of the guided filter, 1e-4 of 255 squared. Differences far below its root are noise."""
+"""Regularisation of the guided filter: 1e-4 times 255 squared. Differences far below its root count as noise."""
 INSIDE, TRIES = 0.9, 20
 """Minimum share of a moved subject that must lie in the picture, and maximum number of random moves tried for that."""
 
@@ -96,8 +96,8 @@ def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDA
 def composed(
     subject: NDArray[np.uint8], mask: Mask, background: Image.Image, soften: int, rim: Literal["fade", "hair"] = "fade"
 ) -> Image.Image:
-    """Return the subject in front of a background of its size. Pixels within the mask stay as they are. In a rim of
-    `soften` pixels around the mask, the subject fades out, or with `rim` "hair" only its hair is kept.
+    """Return the subject in front of a background of the same size. Pixels within the mask stay as they are. In a rim
+    of `soften` pixels around the mask, the subject fades out, or with `rim` "hair" only its hair is kept.
     """
     import cv2
 

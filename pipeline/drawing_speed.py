@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from core.settings import GenerationSettings
 
 KEPT = 7
-"""Number of drawing times remembered for each `Effort`. Their median counts, since the first also includes loading."""
+"""Number of drawing times remembered for each `Effort`. Estimates use the median: the first includes loading."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Effort:
 
     @property
     def work(self) -> float:
-        """Number of pixels that the network processes in all steps together."""
+        """Measure of the network's work: pixels times steps, and twice that with guidance."""
         return float(self.pixels * self.steps * (2 if self.guided else 1))
 
 
@@ -69,7 +69,7 @@ class Speeds:
 
 
 def _distance(known: Effort, target: Effort) -> tuple[float, bool, float]:
-    """Return a key by which efforts are sorted: difference in size first, then in guidance, then in steps."""
+    """Return a key that sorts known efforts by similarity to `target`: first in size, then guidance, then steps."""
     return _ratio(known.pixels, target.pixels), known.guided != target.guided, _ratio(known.steps, target.steps)
 
 
@@ -78,14 +78,14 @@ def _ratio(a: float, b: float) -> float:
 
 
 class SideTime:
-    """The time spent on a side task, such as previews, compared with all the time since the start."""
+    """Measures the time spent on a side task, such as previews, to limit its share of the time since the start."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._spent = self._last = 0.0
 
     def affordable(self, share: float) -> bool:
-        """Return True if the side task, taking as long as last time, stays within this share of the time so far."""
+        """Return True if one more run of the side task, as long as the last, keeps it within this share of all time."""
         return self._spent + self._last <= share * (time.monotonic() - self._start)
 
     @contextmanager

@@ -54,17 +54,16 @@ from pipeline.stages.generation import Plan, PlannedImage
 PREVIEW_SHARE = 0.04
 """Maximum share of drawing time for previews. A preview that would exceed it is left out."""
 MOST_OPEN = 8
-"""Maximum number of batches that wait to be filled. An image needs another batch if its key differs or its place is
-taken."""
+"""Maximum number of batches that are not full. Images with unequal keys, or with the same place, need different
+batches."""
 
 EmitOf = Callable[[int, Event], None]
-"""Called with the index of a source's work and an event, one call at a time. An error raised at an event of a stage
-ends the work of that source. An error raised at an event of the drawing ends all work. Cancelled always ends all
-work."""
+"""Progress callback: called with a source's index and an event, one call at a time. If it raises an error at an event
+of a text stage, work on this source ends. An error at an event of the drawing, or Cancelled, ends all work."""
 
 
 def ignore(*_event: object) -> None:
-    """Ignore an event."""
+    """Do nothing. This is the default function for events."""
 
 
 class Driver:
@@ -93,10 +92,9 @@ class Driver:
         cancelled: threading.Event | None = None,
         worklist: Worklist | None = None,
     ) -> None:
-        """Carry out a request, with a `worklist` in place of its images if these may change during the run. The event
-        ImageFailed reports an image that cannot be made; the store decides if it is tried again, with the next seed.
-        Raises UserError, UnreadableReply, and Cancelled between two replies or within one denoising step. The store
-        keeps what was finished.
+        """Run a request's text stages, draw its images, and save results in `store`. A `worklist`, which may change
+        during the run, replaces the request's images. If an image cannot be made, ImageFailed is emitted and the next
+        one begins. Raises UserError, UnreadableReply and Cancelled; finished results stay in the store.
         """
         recipe = recipe_of(request.recipe)
         draws = worklist is not None or request.images is None or bool(request.images)
@@ -123,7 +121,7 @@ class Driver:
         return edited_prompts(self._loaded[recipe], recipe.prompt_slots, templates)
 
     def producers(self, recipe: Recipe, prompts: PromptSet, settings: Settings) -> dict[StageName, Producer]:
-        """Return, by stage, the model and prompts that would produce its value now. Loads nothing."""
+        """Return, for each stage, the model and prompts that would produce its value now. Loads no model."""
         models = {
             "captioner": self.profile.captioner,
             "segmenter": self.profile.segmenter,
@@ -149,8 +147,8 @@ class Driver:
         prompts: PromptSet,
         classes_in_mask: InMask = NO_MASK,
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
-        """Return the drawn images that this recipe would draw in the same way now, by caption and seed, given its
-        method's settings (`Recipe.drawn_with`) and the classes that the mask shows. Unknown facts count as equal.
+        """Return the `drawn` images that this recipe would draw in the same way now, by caption and seed. `own` has its
+        method's settings (`Recipe.drawn_with`). Facts that a lineage does not record count as equal.
         """
         method = method_of(recipe.method)
         model = method.model_name(self.models, own)
@@ -175,8 +173,8 @@ class Driver:
         size: tuple[int, int] | None = None,
         failures: Collection[Failure] = (),
     ) -> Plan:
-        """Return the plan of images that a person approves, which is empty without captions. Its time is estimated for
-        a source of `size`.
+        """Return the images to draw, for a person's approval; none without captions. `made` has those that exist.
+        `size` is that of the source, to estimate the time.
         """
         method = method_of(recipe.method)
         own = method.settings_of(settings)
@@ -198,7 +196,7 @@ class _RecipeRun:
         self._source = store.source()
         self._sha = image_sha(self._source)
         self._replies: dict[StageName, EarlyReply] = {}
-        """For each later stage, its part of the reply to an earlier stage's request."""
+        """Replies that answer later stages too, by the name of the later stage."""
 
     def stage(self, name: StageName, request: Request, later: tuple[StageName, ...]) -> None:
         driver, recipe, store, settings = self._driver, self._recipe, self._store, request.settings
@@ -314,7 +312,7 @@ class Worklist(Protocol):
         """Return at most `most` images, which count as begun now. Empty if none is left."""
 
     def dropped(self) -> Collection[int]:
-        """Return the zero-based indices, in the images of the latest `take`, of images that are no longer wanted."""
+        """Return the images of the latest `take` that are no longer wanted, as zero-based indices."""
 
     def waiting(self) -> int:
         """Return the number of images that are not begun."""
@@ -359,7 +357,7 @@ class _Image:
     source: DrawnSource
     planned: PlannedImage
     taken: int
-    """Zero-based index in the images that one `take` returned."""
+    """Zero-based index of the image among those that one call of `Worklist.take` returned."""
 
 
 @dataclass(eq=False)  # compared by identity, so that `remove` takes this batch out of a list, and no equal one
@@ -379,7 +377,7 @@ class _Dropped(Cancelled):
 
 
 class Drawing:
-    """Images of one recipe that are being drawn."""
+    """Draws images of one recipe in batches."""
 
     def __init__(
         self,
@@ -399,7 +397,7 @@ class Drawing:
         prompts, labels = driver.prompts(recipe, edited_prompts), driver.profile.tasks.labels
         self.method: Method[Any] = self._description.with_models(driver.models, prompts, labels, driver.inversions)
         self.done = self.made = 0
-        """`done` counts images drawn or failed, and `made` the test cases among them."""
+        """Numbers of images so far: `made` counts test cases, and `done` counts failed images too."""
         self.stopped = False
         """True if `emit` raised the error that ended the work, False if the method failed."""
         self._driver, self._recipe, self._worklist = driver, recipe, worklist
@@ -412,7 +410,7 @@ class Drawing:
         """Size of the last batch that was made smaller for lack of memory, 0 if none was."""
 
     def prepare(self, number: int, work: SourceWork) -> DrawnSource:
-        """Prepare a source for drawing, and report that. Raises errors of `Method.prepare`."""
+        """Prepare a source for drawing, and emit events about it. Raises errors of `Method.prepare`."""
         request, store = work.request, work.store
         self.tell(number, DrawingBegan())
         if placing := getattr(self.method, "placing", ""):  # for methods whose models run in several ways
@@ -432,8 +430,8 @@ class Drawing:
     def put(
         self, source: DrawnSource, images: Sequence[PlannedImage], size: int, keys: Sequence[Hashable] | None = None
     ) -> None:
-        """Put the images of a source into batches, and draw batches that are full. The size of an image's batch is that
-        of its own `batch`, if it has one, else `size`. Only images with equal `keys` share a batch.
+        """Put images of a source into batches, and draw the full ones. A batch has `size` images, unless its images ask
+        for another size in `PlannedImage.batch`. Only images with equal `keys` share a batch.
         """
         for taken, (image, key) in enumerate(zip(images, keys or [None] * len(images), strict=True)):
             size_and_key = (size if image.batch is None else image.batch.size, key)
@@ -453,7 +451,7 @@ class Drawing:
             self._draw(self._open.pop(0))
 
     def finish(self) -> None:
-        """Draw the batches that are not full yet, each filled up."""
+        """Draw the remaining batches, which are not full."""
         while self._open:
             self._draw(self._open.pop(0))
 

@@ -38,8 +38,8 @@ class Producer:
 
 
 def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
-    """Return the key of a stage's inputs. Of keywords, alternatives and captions, only used ones count. Raises KeyError
-    if a value that the stage reads is missing.
+    """Return the key of a stage's inputs, without unticked keywords, alternatives and captions. Raises KeyError if a
+    value that the stage reads is missing.
     """
     stage = recipe.stage(name)
     parts: dict[str, Any] = {"source": source_sha} if stage.reads_source else {}
@@ -70,7 +70,7 @@ def drawing_key(recipe: Recipe, task: Task, source_sha: str, values: Values, set
 
 
 def with_producer(key: str, producer: Producer) -> str:
-    """Return a value's key with its producer, which is a model and its prompts, appended."""
+    """Return a value's key, extended by the model and the prompts that produced the value."""
     parts: dict[str, Any] = {"model": producer.model}
     if producer.others:
         parts["prompt"] = [producer.prompt, *producer.others]
@@ -89,9 +89,9 @@ def changed_inputs(
     settings: Settings,
     producer: Producer | None = None,
 ) -> tuple[str, ...]:
-    """Return the inputs ("caption", "task", "settings", ...) that differ from those that a value was made from.
-    Settings, model and prompt do not outdate a person's value, and the task does not outdate a caption made without a
-    prompt. Without a `producer`, or for a value saved without one, model and prompt are ignored.
+    """Return the names of inputs ("caption", "task", "settings", ...) that changed since a value was made. Settings,
+    model and prompt do not outdate a person's value, and the task does not outdate a caption made without a prompt.
+    Without a `producer`, or for a value saved without one, model and prompt are ignored.
     """
     passed_over = set()
     if value.trace.author == "person":

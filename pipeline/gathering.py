@@ -1,4 +1,4 @@
-"""Gathers requests of several threads into one call of a model, made as soon as every working thread waits."""
+"""Gathers requests of several threads into one call of a model, made once all working threads wait for replies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ S = TypeVar("S")
 
 _STOPPED = "Stopped. What was finished is kept."
 Ask = Callable[[Sequence[Any]], Sequence[Any]]
-"""Returns the replies to requests, in order."""
+"""Function that returns the replies to some requests, in order."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class _Waiting:
 
 
 class Gathering:
-    """Requests of several threads, answered in one thread."""
+    """Collects the requests of several threads and answers them in the thread that calls `serve`."""
 
     def __init__(self, threads: int, asks: Mapping[str, Ask]) -> None:
-        """`threads` is the number of working threads. `asks` has the function that answers each kind of request."""
+        """`threads` is the number of working threads. `asks` has, by kind of request, the function that answers it."""
         self._asks, self._threads = asks, threads
         self._arrived = threading.Condition()
         self._waiting: list[_Waiting] = []
@@ -60,11 +60,11 @@ class Gathering:
                 self._arrived.notify()
 
     def at(self, number: int) -> None:
-        """Set the number by which the requests of this thread are ordered among the requests of other threads."""
+        """Set a number for this thread. Requests of several threads are answered in the order of these numbers."""
         self._here.number = number
 
     def ask(self, kind: str, requests: Sequence[Any]) -> Sequence[Any]:
-        """Return replies in order. Raises the model's errors for these requests, and Cancelled if `serve` has ended."""
+        """Send requests of a kind and return their replies, in order. Raises the model's errors, or Cancelled."""
         mine = _Waiting(getattr(self._here, "number", 0), kind, requests, Future())
         with self._arrived:
             if not self._open:
@@ -112,7 +112,7 @@ CAPTIONS, REPLIES = "captions", "replies"
 
 
 class ModelsTogether:
-    """A driver's models for several threads. Requests to a model that takes several at once are gathered."""
+    """The models of a driver that runs in several threads. Gathers requests to a model that takes several at once."""
 
     def __init__(self, models: Models, threads: int) -> None:
         self._models = models
@@ -147,7 +147,7 @@ class ModelsTogether:
 def _by_key(
     gathered: Sequence[tuple[S, Any]], key: Callable[[S], Hashable], ask: Callable[[Sequence[Any], S], Sequence[Any]]
 ) -> list[Any]:
-    """Return the replies to requests in order. Requests whose settings have the same key are asked together."""
+    """Return the replies to pairs of settings and request. Pairs whose settings have the same `key` share a call."""
     groups, replies = dict[Hashable, list[int]](), dict[int, Any]()
     for at, (settings, _) in enumerate(gathered):
         groups.setdefault(key(settings), []).append(at)

@@ -38,10 +38,10 @@ SIDE_BY_SIDE = 32
 def run_stages(
     driver: Driver, works: Sequence[SourceWork], emit: EmitOf = ignore, cancelled: threading.Event | None = None
 ) -> list[Exception | None]:
-    """Run the text stages of each work and save them as `Driver.run` does, with equal values apart from floating-point
-    noise. Return for each work None or its error. Stages of one kind of model run together, so that models that do not
-    fit into memory together can run; a model that takes several requests gets those of `SIDE_BY_SIDE` works. Raises
-    Cancelled and CannotLoad, which stop every work. The stores keep what was finished.
+    """Run the text stages of each work and save the values. Return, for each work, None or the error that ended it.
+    Values equal those of `Driver.run` except for floating-point noise. Stages of one kind of model run together, so
+    that models can be loaded in turn; a model that takes several requests gets those of `SIDE_BY_SIDE` works. Raises
+    Cancelled and CannotLoad, which end all works. Finished values stay in the stores.
     """
     ended: list[Exception | None] = [None] * len(works)
     phases = [list(phases_of(work.request)) for work in works]
@@ -64,7 +64,7 @@ def run_stages(
 
 
 def phases_of(request: Request) -> Iterator[tuple[str, tuple[StageName, ...]]]:
-    """Yield the requested stages in groups that use one kind of model: the kind's name, and the names of the stages."""
+    """Split the requested stages where the kind of model changes. Yield each kind with the names of its stages."""
     recipe = recipe_of(request.recipe)
     names = recipe.names if request.stages is None else request.stages
     for producer, group in groupby(names, key=lambda name: recipe.stage(name).producer):
@@ -149,7 +149,7 @@ def _is_due(driver: Driver, request: Request, store: Store) -> bool:
 
 
 def shape_of(driver: Driver, work: SourceWork) -> Hashable:
-    """Return a key that is equal for works that fit into one batch: output size, settings, method, recipe, profile."""
+    """Return a key of output size, settings, method, recipe and profile. Works with equal keys fit into one batch."""
     request = work.request
     method = method_of(recipe_of(request.recipe).method)
     own = method.settings_of(request.settings)
@@ -164,12 +164,12 @@ def draw(
     cancelled: threading.Event | None = None,
     at_once: int | None = None,
 ) -> None:
-    """Draw the images of works with an equal `shape_of`, `at_once` in a batch (by default as set, or best for the
-    model), and save each as `Driver.run` does. An image with a `batch` of its own gets its place in a batch of that
-    size, and others get the lowest free place. Batches are filled up, and halved if memory runs out. ImageFailed
-    reports an image that cannot be made, and all images of a source that cannot be prepared. Raises ValueError if
-    shapes differ or a request has no list of images, UserError if the profile cannot draw them, CannotLoad, and
-    Cancelled within a denoising step. The stores keep what was finished.
+    """Draw the images of works with an equal `shape_of` and save them in the works' stores. `at_once` is the batch size
+    (default: that of the settings, or the best for the model). An image with a `batch` of its own is drawn in a batch
+    of that size, at its place there. Batches are filled up, and halved if memory runs out. If an image cannot be made,
+    or its source cannot be prepared, ImageFailed is emitted. Raises ValueError if shapes differ or a request has no
+    list of images, UserError if the profile cannot draw them, CannotLoad, and Cancelled. Finished images stay in the
+    stores.
     """
     if any(work.request.images is None for work in works):
         raise ValueError("every request needs its list of images: plan the images first")
@@ -212,7 +212,7 @@ def draw(
 def _drawable(
     drawing: Drawing, number: int, work: SourceWork, images: Sequence[PlannedImage]
 ) -> Sequence[PlannedImage]:
-    """Return the images that can be drawn, and report the others as failed."""
+    """Return the images whose task and caption are complete. Report the others as failed."""
     drawable = []
     for image in images:
         ticked = replace(image.counterfactual, used=True)  # a request for its image implies that the caption is used

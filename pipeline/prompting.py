@@ -42,13 +42,13 @@ class Prompt:
         return tuple(template.get_identifiers())
 
     def evaluate(self, **values: str | int) -> str:
-        """Return the template, filled in. Values become one line, as line breaks end fields. Raises PromptError."""
+        """Return the template with its variables replaced. Values are put on one line. Raises PromptError."""
         if missing := [f"${name}" for name in self.variables() if name not in values]:
             raise PromptError(f"The prompt {self.where} needs {', '.join(missing)}: give it a value.")
         return Template(self.template).substitute({name: " ".join(str(v).split()) for name, v in values.items()})
 
     def without(self, name: str) -> Prompt:
-        """Return the prompt without a variable and the text around it, from one full stop or variable to the next."""
+        """Return the prompt without a variable and the sentence around it. Other variables in that sentence stay."""
         pieces = re.split(r"((?<!\$)\$(?:[a-z_][a-z0-9_]*|\{[a-z_][a-z0-9_]*\}))", self.template, flags=re.IGNORECASE)
         for place in range(1, len(pieces), 2):
             if pieces[place].strip("${}") == name:
@@ -86,7 +86,7 @@ def load_prompts(name: str, slots: Sequence[PromptSlot], folder: Path = PROMPTS_
 
 
 def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: Mapping[str, str]) -> PromptSet:
-    """Return the set with `templates`, by name, that a person edited. Raises PromptError, naming the variable."""
+    """Return the set with a person's `templates`, by name, in place of its own. Raises PromptError for a wrong one."""
     by_name = {slot.name: slot for slot in slots}
     changed: dict[str, Prompt] = {}
     for name, template in templates.items():
@@ -100,7 +100,7 @@ def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: M
 
 
 def prompts_to_plain(prompts: PromptSet) -> dict[str, Any]:
-    """Return JSON-ready data, enough to build the same set without its files."""
+    """Return a prompt set as JSON-ready data, from which it can be built again without its files."""
     return {"name": prompts.name} | {name: dataclasses.asdict(prompt) for name, prompt in prompts.prompts.items()}
 
 

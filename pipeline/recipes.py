@@ -50,7 +50,7 @@ from pipeline.stages.region import REGION, painted_region
 from pipeline.stages.subject import SUBJECT, all_but_subject
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
-"""Prompt for the generator. `$shown` is the label, or the protected classes in the picture; `$kept` has all classes."""
+"""Prompt for the generator. `$shown` is the label, or the protected classes in the picture; `$kept` has them all."""
 INSTRUCTION_PROMPT = PromptSlot(
     "instruction",
     ("edits",),
@@ -58,7 +58,7 @@ INSTRUCTION_PROMPT = PromptSlot(
     default="Change $edits. The picture then shows this: $caption Keep everything else as it is: the same camera, "
     "every shape in its place and of its size. These stay what and where they are: $shown.",
 )
-"""Prompt for an editor. `$edits` lists the changes, such as "red to blue"; others as in `DRAWING_PROMPT`."""
+"""Prompt for an editor. `$edits` lists the changes, such as "red to blue". See `DRAWING_PROMPT` for the others."""
 BACKGROUND_PROMPT = PromptSlot("background", ("caption",), default="$caption")
 """Prompt for a background. It names no label, since the subject is put in front of the background afterwards."""
 PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))
@@ -76,7 +76,7 @@ class Recipe:
     """Unique name of letters, digits and hyphens."""
     title: str
     description: str
-    """One sentence about its images, for the page."""
+    """One sentence about the images of the recipe, for the page."""
     stages: tuple[Stage, ...]
     captions: Callable[[Values], CounterfactualCaptions | None]
     """Returns the captions to draw, given the values by stage, or None while a value is missing."""
@@ -90,16 +90,16 @@ class Recipe:
     region: Callable[[Values], Region] = painted_region
     """Returns the region of the source that may change, given the values by stage, for methods that use one."""
     unedited: str = "by hand"
-    """Words for an image whose caption has no edits."""
+    """Words shown in place of edits for an image whose caption has none."""
     control: str = ""
-    """Name of the recipe that draws without an edit by the same method. Its images are the control set. "" for none."""
+    """Recipe that draws the control set of this one: images without an edit, by the same method. "" for none."""
 
     @property
     def drawing_method(self) -> MethodDescription:
         return method_of(self.method)
 
     def drawn_with(self, settings: Settings, values: Values) -> MethodSettings:
-        """Return the part of a run's settings that the method reads, with those `values` that affect pixels."""
+        """Return the settings that the method reads. They include the stage `values` on which pixels depend."""
         return self.drawing_method.settings_of(settings, self.source_caption(values), self.region(values))
 
     def cannot_draw(self, profile: Profile) -> str:
@@ -112,7 +112,7 @@ class Recipe:
 
     @property
     def cards(self) -> tuple[StageName, ...]:
-        """The names of the recipe's stages, with the drawing last."""
+        """Names of the cards on the page: the text stages in order, then the drawing."""
         return (*self.names, GENERATION)
 
     @property
@@ -131,7 +131,7 @@ class Recipe:
         return self.names[self.names.index(self.stage(name).name) :]
 
     def asked_ahead(self, name: StageName, settings: Settings, prompts: PromptSet) -> tuple[StageName, ...]:
-        """Return the later stages that a stage's request covers. Empty if a stage or a prompt for it is missing."""
+        """Return the later stages that a stage's request also answers. Empty if one of them or a prompt is missing."""
         stage = self.stage(name)
         if stage.asks_ahead is None or not all(prompts.get(slot.name) for slot in stage.others_sent(settings)):
             return ()
@@ -152,7 +152,7 @@ class Recipe:
         return (*(slot for stage in self.stages for slot in stage.prompt_slots), self.drawing_prompt)
 
     def unsent(self, settings: Settings) -> frozenset[str]:
-        """Return the names of the recipe's prompts that it does not use under these settings."""
+        """Return the names of the recipe's prompts that are not sent with these settings."""
         sent = {slot.name for stage in self.stages for slot in stage.others_sent(settings)}
         return frozenset(slot.name for stage in self.stages for slot in stage.other_prompts if slot.name not in sent)
 
@@ -188,7 +188,7 @@ class Recipe:
         return section != "conditioning" or section in self.drawing_method.sections
 
     def section_card(self, section: str) -> StageName | None:
-        """Return the page's card that shows a section of the settings: a stage, the drawing, or None."""
+        """Return the name of the card that shows a section of the settings: a stage, `GENERATION`, or None."""
         for stage in self.stages:
             if stage.settings == section:
                 return stage.name
@@ -321,7 +321,7 @@ def control_recipes() -> tuple[Recipe, ...]:
 
 
 def section_card(section: str) -> StageName | None:
-    """Return the page's card that shows a section of the settings in any recipe, or None."""
+    """Return the name of the card that shows a section of the settings in any recipe, or None."""
     cards = (recipe.section_card(section) for recipe in _known.values())
     return next((card for card in cards if card is not None), None)
 
@@ -333,13 +333,13 @@ def stage_of_prompt(name: str) -> StageName:
 
 
 def prompt_title(name: str) -> str:
-    """Return the title of a prompt of any recipe: the stage's title, or a further prompt's own."""
+    """Return the title of a prompt of any recipe: that of its stage, or its own if it is a further prompt."""
     others = {slot.name: slot.title for stage in _every_stage() for slot in stage.other_prompts}
     return others.get(name) or stage_title(stage_of_prompt(name))
 
 
 def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Values) -> bool:
-    """Return True if a used caption among the run's `values` has the text and edits of an image's caption."""
+    """Return True if `values` still has the caption of an image, ticked, with the same text and edits."""
     captions = _known[recipe].captions(values) if recipe in _known else None
     return captions is not None and any(
         item.used and item.text == counterfactual.text and item.edits == counterfactual.edits for item in captions.items

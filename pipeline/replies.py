@@ -18,7 +18,7 @@ _TAG = re.compile(
     rf"|</{_NAMES}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<channel\|>|<unused95>",
     re.IGNORECASE,
 )
-"""Matches the beginning or the end of thoughts."""
+"""Matches a tag at the beginning or the end of a model's thoughts."""
 _CHANNEL = re.compile(
     r"<\|channel\|>\s*+(\w++)[^<]*+<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)", re.DOTALL
 )
@@ -48,7 +48,7 @@ _REFUSAL = re.compile(
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply, taken apart."""
+    """A model's reply, separated into answer and thoughts."""
 
     answer: str
     """The answer, or "" if the model gave none."""
@@ -87,9 +87,9 @@ def is_refusal(answer: str) -> bool:
 
 
 def with_json_repaired(answer: str, names: Collection[str]) -> str:
-    """Return the JSON object in an answer that has one of these names, if it is broken or nested in other JSON.
-    Otherwise return the answer unchanged. Commas, quotes, Python's notation and the like are repaired. JSON that ends
-    in the middle is not, since the rest of it is unknown.
+    """Return the JSON object in an answer that has a property with one of these names, if that JSON is broken or
+    nested. Otherwise return the answer unchanged. Commas, quotes, Python's notation and the like are repaired. JSON
+    that ends in the middle is not, since the rest of it is unknown.
     """
     start, end = answer.find("{"), answer.rfind("}") + 1
     if not names or not 0 <= start < end <= start + _LONGEST_JSON:
@@ -148,7 +148,7 @@ def _repaired(text: str) -> Any:
 
 
 def _object_with(names: Collection[str], data: Any) -> dict[str, Any] | None:
-    """Return the first object that has one of the names. The objects of a list count as one object together."""
+    """Return the first object with one of these property names, or None. A list of objects counts as one object."""
     if isinstance(data, list):
         together = {name: value for item in data if isinstance(item, dict) for name, value in item.items()}
         data = together if not together.keys().isdisjoint(names) else data

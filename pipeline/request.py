@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True)
 class StageBegan:
-    """A text stage begins."""
+    """Event: a text stage begins."""
 
     stage: StageName
     number: int
@@ -50,7 +50,7 @@ class StageBegan:
 
 @dataclass(frozen=True)
 class StageDone:
-    """A text stage is done, and its value is in the store."""
+    """Event: a text stage is done, and its value is in the store."""
 
     stage: StageName
     value: StageValue[Any]
@@ -62,12 +62,12 @@ class StageDone:
 
 @dataclass(frozen=True)
 class DrawingBegan:
-    """Drawing begins."""
+    """Event: drawing begins."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """The generator is loaded."""
+    """Event: the device of the models that draw is known."""
 
     words: str
     """Device and reason in words, such as "cpu, float32: no GPU was found"."""
@@ -75,21 +75,21 @@ class Placed:
 
 @dataclass(frozen=True)
 class Remarked:
-    """The preparation of the source brought a remark for a person."""
+    """Event: the preparation of a source gave a remark for a person."""
 
     words: str
 
 
 @dataclass(frozen=True)
 class Preview:
-    """A preview of the image that is being drawn."""
+    """Event: a preview of the image that is being drawn."""
 
     image: Image.Image
 
 
 @dataclass(frozen=True)
 class ImageDone:
-    """An image is done and is in the store."""
+    """Event: an image is done and is in the store."""
 
     lineage: Lineage
     reused: bool = False
@@ -98,7 +98,7 @@ class ImageDone:
 
 @dataclass(frozen=True)
 class ImageFailed:
-    """An image could not be made. The store has recorded that, and the next image begins."""
+    """Event: an image could not be made. The store has recorded that, and the next image begins."""
 
     image: PlannedImage
     """The image with the seed that was used."""
@@ -150,7 +150,7 @@ class MemoryStore(Store):
     """A store in memory."""
 
     def __init__(self, source: Image.Image, values: Values | None = None, mask: NamedMask | None = None) -> None:
-        """`values` are `StageValue`s or bare values, which count as stale, since their inputs are unknown."""
+        """`values` has a `StageValue` or a bare value for stages. A bare one is stale, since its inputs are unknown."""
         self._source, self._mask = source, mask
         self.held = {
             name: value if isinstance(value, StageValue) else StageValue(value, Trace("person"))

@@ -40,7 +40,7 @@ class Captioner(Protocol):
     name: str
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the model's whole reply, which `read_reply` reads, and the prompt sent ("" without prompts)."""
+        """Return the model's whole reply (see `read_reply`) and the prompt that was sent, "" for none."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class BatchCaptioner(Protocol):
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> Sequence[tuple[str, str] | UserError]:
-        """Return for each request the result of `caption`, apart from floating-point noise, or the UserError that it
-        raises. Each caption depends on its own seed only. Raises errors that concern all requests.
+        """Return for each request the result of `Captioner.caption` (except for floating-point noise) or its UserError.
+        A caption depends on its own seed, not on the other requests. Raises errors that concern all requests.
         """
 
 
@@ -73,7 +73,7 @@ class LanguageRequest:
     stop: tuple[str, ...] = ()
     """Texts that end the reply."""
     schema: Mapping[str, Any] | None = None
-    """JSON schema of the reply, if the model can be constrained to it, as JSON or lines. Readers accept both forms."""
+    """JSON schema of the expected reply, or None. Models that can be constrained write JSON or lines that fit it."""
     pictures: tuple[Image.Image, ...] = ()
     """RGB pictures before the prompt, for a model that sees. It reads several as "Picture 1", "Picture 2" and so on."""
 
@@ -84,8 +84,8 @@ class LanguageModel(Protocol):
     name: str
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the continuation without the prompt: the whole text, with thoughts and marks of a chat template, in
-        which `pipeline.replies.read_reply` reads the answer. Raises UserError if the prompt does not fit the context.
+        """Return the text that the model writes after the prompt, including thoughts and marks of a chat template. Use
+        `pipeline.replies.read_reply` to find the answer. Raises UserError if the prompt does not fit the context.
         """
 
 
@@ -96,9 +96,9 @@ class BatchLanguageModel(Protocol):
     def complete_many(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> Sequence[str | UserError]:
-        """Return for each request what `complete` returns (up to floating-point noise), or its UserError. Requests do
-        not influence each other. Calls `on_reply` in this thread with the number of replies so far; an error raised
-        there stops the work. Raises Cancelled, and errors that concern all requests.
+        """Return for each request the result of `complete` (except for floating-point noise) or its UserError. Requests
+        do not influence each other. `on_reply` is called in this thread with the number of replies so far; an error
+        raised there stops the work. Raises Cancelled, and errors that concern all requests.
         """
 
 
@@ -179,7 +179,7 @@ class Segmenter(Protocol):
 
 @dataclass(frozen=True)
 class DrawRequest:
-    """One of the images of a batch."""
+    """A request for one image of a batch."""
 
     prompt: str
     seed: int
@@ -188,7 +188,7 @@ class DrawRequest:
     start: torch.Tensor | None = None
     """Latents (1, c, h, w) from which the image is drawn with DDIM steps, or None for noise of its seed."""
     negative_prompt: str | None = None
-    """Negative prompt that replaces the negative prompt of the settings, or None."""
+    """Negative prompt to use instead of the one in the settings, or None."""
     kept: tuple[Image.Image, Image.Image] | None = None
     """A picture of the drawn size with a mask of mode L, or None. The picture's pixels stay where the mask is not 0."""
 
@@ -238,19 +238,19 @@ class Generator(Draws[GenerationSettings], Protocol):
         """Return this generator for another kind of control image. Raises UserError if it has none."""
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
-        """Return the best number of images of this size to draw at once. `watched`: somebody waits for each image."""
+        """Return the best batch size for images of this size. `watched` is True if somebody waits for each image."""
 
     def reading_length(self, prompt: str) -> int:
         """Return the length of a prompt as the model reads it. Only prompts of one length share a batch."""
 
 
 class Editor(Draws[EditingSettings], Protocol):
-    """Changes a picture by an instruction, which is its prompt. What stays in place is not guaranteed. All pictures of
-    a call are the same, since an editor reads one source at a time. Their size is from `core.images.editing_size`.
+    """Changes a picture by an instruction, which is its prompt, and perhaps more than that. All pictures of a call are
+    the same, since an editor reads one source at a time. Their size is from `core.images.editing_size`.
     """
 
     def batch(self, size: tuple[int, int]) -> int:
-        """Return the best number of images of this size to make at once."""
+        """Return the best batch size for images of this size."""
 
 
 @dataclass(frozen=True)
@@ -312,9 +312,9 @@ class Method(Protocol[P]):
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> P:
-        """Make what all images of a source share; equal sources and settings give equal results. The result serves all
-        settings with an equal `MethodDescription.preparation_key`. Raises Cancelled, and UserError if a person can
-        correct the cause.
+        """Make the parts that all images of a source share, such as its control image. Equal sources and settings give
+        equal results. A result serves all settings with an equal `MethodDescription.preparation_key`. Raises Cancelled,
+        and UserError if a person can correct the cause.
         """
 
     def batch(self, prepared: P, waiting: int | None = None, watched: bool = True) -> int:
@@ -328,9 +328,9 @@ class Method(Protocol[P]):
     def make(
         self, prepared: Sequence[P], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """Draw images of one `MethodDescription.shape`, each of its own prepared source. Return for each a function
-        that checks it and returns the test case, or raises its error. Equal arguments give equal pixels on the same
-        machine. `size` and `on_step` as in `Draws.draw`. Raises errors that concern all images.
+        """Draw image i from the prepared source i; all have one `MethodDescription.shape`. Return for each image a
+        function that checks it and returns its test case, or raises its error. Equal arguments give equal pixels on the
+        same machine. `size` and `on_step` as in `Draws.draw`. Raises errors that concern all images.
         """
 
     def preview(self) -> Image.Image | None:
@@ -342,7 +342,7 @@ class Models(Protocol):
 
     @property
     def fit_together(self) -> bool:
-        """True if all of them can stay loaded, False if they have to make room for each other. Loads nothing."""
+        """True if all models can stay loaded, False if one must be unloaded to load another. Loads nothing."""
 
     @property
     def captioner(self) -> Captioner: ...
@@ -369,7 +369,7 @@ class Models(Protocol):
     def detector(self, kind: ControlKind) -> Detector: ...
 
     def runs(self, role: str) -> str:
-        """Return in words where the drawing model of this role runs, or "" if unknown. Loads nothing."""
+        """Return in words where the drawing model with this role runs, or "" if unknown. Loads nothing."""
 
     def segmenter_name(self) -> str:
         """Return the segmenter's name, or "" without one. Loads nothing."""

@@ -15,7 +15,7 @@ from pipeline.seams import Found
 Several = Literal["largest", "all"]
 """Choice among several things that fit the phrase: the largest one, or all of them together."""
 SMALL, LARGE = 0.01, 0.95
-"""Minimum and maximum share of the picture of a usual subject."""
+"""Smallest and largest share of a picture that a subject usually fills."""
 UNSURE = 0.3
 """Minimum score of a mask that needs no check by a person."""
 _HOLE, _SPECK = 0.01, 0.01

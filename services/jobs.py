@@ -92,7 +92,7 @@ class JobView:
 
 
 def _moved_up(line: Iterable[T], moves: Callable[[T], bool], waits: Callable[[T], bool]) -> list[T]:
-    """Return the jobs or images of a queue in their new order. The first waiting one that `moves` accepts is exchanged
+    """Return a queue of jobs or images after one is moved up: the first waiting one that `moves` accepts changes places
     with the waiting one before it. `waits` returns True for those that wait.
     """
     moved = list(line)
@@ -167,12 +167,11 @@ class JobQueue:
         unbegun: Callable[[], object] = lambda: None,
         later: Sequence[Work] = (),
     ) -> int:
-        """Queue `work` as a job on a run and return the id of the job. `stages` are those that it may change. `parts`
-        names the things that it makes, if it makes several, and `seconds_each` is the expected time for each of them.
-        Before each further work in `later`, the job waits again, behind all jobs that wait at that time.
-
-        If the job is cancelled before it begins, `unbegun` is called and `work` is not. Raises UserError while another
-        job on the run waits or runs.
+        """Queue `work` as a job on a run and return the id of the job. `stages` are the stages that it may change.
+        `parts` names the things that it makes, if it makes several, and `seconds_each` is the expected time for each of
+        them. Before each further work in `later`, the job waits again, behind all jobs that wait at that time. If the
+        job is cancelled before it begins, `unbegun` is called and `work` is not. Raises UserError while another job on
+        the run waits or runs.
         """
         with self._changed:
             self.require_idle(run_id)
@@ -267,13 +266,13 @@ class JobQueue:
             return None if job is None else job.view
 
     def wait(self, job_id: int, seconds: float) -> JobView | None:
-        """Like `view`, but wait until the job ends or `seconds` have passed."""
+        """Wait until a job ends or `seconds` have passed, and return its state, or None if it is unknown."""
         with self._changed:
             self._changed.wait_for(lambda: (job := self._jobs.get(job_id)) is None or not job.view.active, seconds)
             return self.view(job_id)
 
     def known(self, job_id: int) -> JobView:
-        """Like `view`, but raises UserError for an unknown job, such as one of an earlier start of the studio."""
+        """Return the state of a job. Raises UserError for an unknown one, such as after a restart of the studio."""
         view = self.view(job_id)
         if view is None:
             message = f"There is no job {job_id}: it ended long ago, or before the studio was restarted."

@@ -11,7 +11,7 @@ _NEEDED = ["services.curation.import_source", "services.studies.analyses", "scip
 
 
 def own_processes() -> ForkServerContext:
-    """Return a multiprocessing context that forks such processes from one that lives as long as the server."""
+    """Return a context for starting processes. Each is forked from a helper process that has the modules loaded."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_NEEDED)
     return context

@@ -112,11 +112,11 @@ class WorkQueue:
             return work.view.id
 
     def going_on(self, kind: str, about: str) -> WorkView | None:
-        """Return the waiting or running work of a kind on an object, or None. Work being stopped does not count."""
+        """Return the waiting or running work of a kind on an object, or None. Work asked to stop does not count."""
         return next((one for one in self.of(about) if one.kind == kind and one.active and not one.stopping), None)
 
     def begin(self, kind: str, about: str, act: Act) -> WorkView:
-        """Return the waiting or running work of this kind on an object, or queue `act`. Raises errors of `start`."""
+        """Return the waiting or running work of this kind on an object; otherwise queue `act`. Raises as `start`."""
         with self._changed:
             return self.going_on(kind, about) or self.view(self.start(kind, about, act))
 
@@ -130,7 +130,7 @@ class WorkQueue:
             return self._known[number].view
 
     def wait(self, number: int, seconds: float) -> WorkView:
-        """Like `view`, but wait until the work ends or `seconds` have passed."""
+        """Wait until work ends or `seconds` have passed, and return it. Raises Missing if it is unknown."""
         with self._changed:
             self._changed.wait_for(lambda: number not in self._known or not self._known[number].view.active, seconds)
         return self.view(number)

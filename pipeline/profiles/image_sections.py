@@ -12,13 +12,13 @@ from core.settings import MOST_AT_ONCE, ControlKind
 from core.types import Data
 
 EDITOR = "image editor"
-"""Role of the editor in lists of models."""
+"""Name of the editor in lists of models."""
 SEGMENTER, MASKS = "segmenter of subjects", "segmenter of boxes"
-"""Roles of the segmenter, and of its second model if it has one, in lists of models."""
+"""Names, in lists of models, of the segmenter and of its second model if it has one."""
 DRAWN_BY_MODEL: frozenset[ControlKind] = frozenset(("soft edges", "line art", "depth"))
 """The kinds of control image that a model draws; the others are computed."""
 PREVIEW_VAE = "preview VAE"
-"""Role of the tiny VAE for previews in lists of models."""
+"""Name, in lists of models, of the tiny VAE for previews."""
 
 
 INVERTIBLE = (
@@ -32,11 +32,11 @@ INVERTIBLE = (
     "DPMSolverMultistepScheduler",
     "DPMSolverSinglestepScheduler",
 )
-"""Schedulers that follow the same path as DDIM and draw no noise on the way."""
+"""Schedulers that can invert images: they follow the same path as DDIM and add no noise between steps."""
 
 
 class Scheduler(Data):
-    """A scheduler of diffusers by its class name, and the changes to the shipped scheduler's configuration."""
+    """A scheduler of diffusers: its class name, and options that replace parts of the shipped configuration."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
@@ -117,16 +117,16 @@ class ControlledGenerator(DrawingModel):
         """Return the ControlNets by the kind of control image."""
 
     def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
-        """Return the ControlNet for a kind of control image: its role in `parts`, and its weights."""
+        """Return the ControlNet for a kind of control image: its name in `parts`, and its weights."""
         return f"ControlNet for {kind}", self.by_kind()[kind]
 
     def name_on(self, kind: ControlKind) -> str:
-        """Return the name in lineages of the generator together with its ControlNet for a kind of control image."""
+        """Return the generator's name with that of its ControlNet for a kind, as lineages record it."""
         drawn_by = " with ".join((self.title, *(lora.title for lora in self.loras)))
         return f"{drawn_by} + {self.by_kind()[kind].title}"
 
     def parts(self) -> dict[str, Weights]:
-        """Return every set of weights by its role."""
+        """Return all weights by the name of their part, such as "image generator"."""
         parts: dict[str, Weights] = {"image generator": self}
         for kind, net in self.by_kind().items():
             role, weights = self.net_of(kind)
@@ -145,7 +145,7 @@ class ControlNetGenerator(ControlledGenerator):
 
     kind: Literal["stable-diffusion-controlnet"]
     controlnets: dict[ControlKind, ControlNet] = Field(min_length=1)
-    """ControlNets by kind of control image. A table `controlnet` may replace it and gives the one for "canny"."""
+    """ControlNets by kind of control image. A profile with only "canny" may have a table `controlnet` instead."""
     safety_checker: bool = True
     """True to load a safety checker if one is shipped. Flagged images are refused, never shown as black."""
 
@@ -204,7 +204,7 @@ class UnionGenerator(_SharedControlNet):
 
 
 class SingleFile(Weights):
-    """Weights in a single file, and the place of their configuration."""
+    """Weights in a single file, and a folder with their configuration."""
 
     file: str
     """Name of the file, on the hub or in the folder `path`."""
@@ -252,14 +252,14 @@ class SegmenterSection(Weights):
     """Base of segmenters, which find the things that a phrase names."""
 
     threshold: float = Field(0.3, gt=0, lt=1)
-    """Minimum score of a thing. If no thing reaches it, half of it is enough."""
+    """Minimum score of a found thing. If nothing reaches it, things with half of it are taken."""
 
     def parts(self) -> dict[str, Weights]:
         return {SEGMENTER: self}
 
 
 class PhraseNetSection(SegmenterSection):
-    """The embedded segmenter: a file that names the phrases that it knows."""
+    """The embedded segmenter. Its weights file lists the phrases that it knows."""
 
     family: ClassVar[str] = "PhraseNet"
 

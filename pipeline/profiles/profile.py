@@ -1,5 +1,5 @@
-"""A profile: the models, prompts and settings to use. Reads and validates `pipeline/profiles/NAME.toml`. A picture
-counts as known to its models if it looks like one of its samples, or has one of the skies that they know.
+"""A profile: the models, prompts and settings to use. Reads and validates `pipeline/profiles/NAME.toml`. Its
+models are taken to know a picture that looks like a sample of the profile, or that has a known sky.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from pipeline.profiles.text_sections import (
 
 PROFILES = Path(__file__).resolve().parent
 SKIES = "skies.png"
-"""File in the folder of the samples with a column of colours, from the top down, for each sky that the models know."""
+"""File among the samples that holds the skies that the models know: one column of colours each, from the top down."""
 SKY_ROWS = 20
-"""Number of rows of a small copy that are compared with skies: the upper third of its `_SKY_SIDE` rows."""
+"""Number of rows compared with known skies: the upper third of a small copy, which has `_SKY_SIDE` rows."""
 _SIDE = 32
-"""Side, in pixels, of the small copies that are compared with samples."""
+"""Side, in pixels, of the small copies of a picture and of the samples that are compared."""
 _NEAR = 15.0
 """Mean difference of small copies, 0 to 255, below which a picture counts as a sample. Samples that were scaled or
-saved as JPEG differed by 11 at most, other pictures, one of them of a single colour, by 27 or more."""
+saved as JPEG differed by 11 at most. Other pictures differed by 27 or more."""
 _SKY_SIDE = 64
-"""Side, in pixels, of the small copies whose skies are compared."""
+"""Side, in pixels, of the small copy of a picture whose upper third is compared with known skies."""
 _SAME_COLOUR = 4.0
-"""Maximum difference of a channel, 0 to 255, between equal colours."""
+"""Maximum difference of each channel, 0 to 255, at which two colours count as equal."""
 _SKY_SHARE = 0.03
-"""Minimum share of the upper third with the colours of one sky. 160 drawn scenes had 0.086 or more, 80 saved as JPEG of
-quality 60 had 0.034 or more, and 35 photographs and graphics had 0.019 or less."""
+"""Minimum share of a picture's upper third that has the colours of one known sky. 160 drawn scenes had 0.086 or more,
+80 of JPEG quality 60 had 0.034 or more, and 35 photographs and graphics had 0.019 or less."""
 
 
 class TaskDefaults(Data):
-    """Default values of the form for a task."""
+    """Suggestions and defaults for the form of a task."""
 
     labels: tuple[str, ...] = ()
     """Examples of labels, for classification."""
@@ -85,7 +85,7 @@ class CheckSettings(Data):
     things: tuple[str, ...] = ()
     """The classes that come as single things, such as vehicle: each connected piece of the mask must still be there."""
     bands: dict[str, Band] = Field(default_factory=dict)
-    """Thresholds by name of the check, as `demo.calibrate` sets them."""
+    """Thresholds by the name of the check. `demo.calibrate` computes them."""
 
     def own_segmenter(self) -> UnderTestSettings | None:
         """Return the segmenter, with the path of its file made absolute, or None."""
@@ -158,7 +158,7 @@ class Profile(Data):
         return self.offers[0] if self.offers else DEFAULT_RECIPE
 
     def preset(self, name: str) -> dict[str, Any]:
-        """Return a preset's value of every setting that any preset names. Raises KeyError for an unknown preset."""
+        """Return the settings of a preset, and defaults for those that only other presets set. Raises KeyError."""
         defaults, chosen = self.settings.generation.model_dump(mode="json"), self.presets[name]
         named = [field for field in defaults if any(field in preset for preset in self.presets.values())]
         return {field: chosen.get(field, defaults[field]) for field in named}
@@ -168,7 +168,7 @@ class Profile(Data):
         return ROOT / self.samples if self.samples else None
 
     def weights(self) -> dict[str, Weights]:
-        """Return every set of weights by its role, in the order of use. A model on a server has no weights here."""
+        """Return all weights by the role of their model, such as "captioner". Models on servers are left out."""
         text_models = {"captioner": self.captioner, "language model": self.language}
         text = {role: model for role, model in text_models.items() if isinstance(model, Weights)}
         drawing = self.generator.parts() | (self.editor.parts() if self.editor is not None else {})
@@ -176,8 +176,8 @@ class Profile(Data):
         return {**text, "sentence model": self.sentences, **finding, **drawing, "embedder": self.embedder}
 
     def drawing_licences(self) -> dict[str, str]:
-        """Return the licences, in words, by the names of models in lineages. A generator is listed with its LoRAs and a
-        ControlNet. A model without a known licence has that of the profile, or is left out.
+        """Return the licences of the models that draw, in words, by the name that lineages record. A generator's name
+        includes a ControlNet. A model without a known licence has the profile's, or is left out.
         """
         drawn: dict[str, tuple[Weights, ...]] = {
             self.generator.name_on(kind): (self.generator, *self.generator.loras, net)
@@ -188,7 +188,7 @@ class Profile(Data):
         return {name: licence for name, parts in drawn.items() if (licence := _licences(parts) or self.licence)}
 
     def under_test(self) -> dict[str, UnderTestSettings]:
-        """Return the models under test and the segmenter of the checks, by role. Paths are absolute."""
+        """Return the models under test, and the segmenter of the checks, by their role in words. Paths are absolute."""
         named = {
             "classifier under test": self.model_under_test.of("classification"),
             "segmenter under test": self.model_under_test.of("segmentation"),
@@ -198,7 +198,7 @@ class Profile(Data):
 
 
 def _licences(parts: Sequence[Weights]) -> str:
-    """Join licences of weights used together: one if all share it, else each with its model; "" if none is known."""
+    """Return the licences of weights used together: one if all share it, else one for each model; "" if unknown."""
     known = {part.licence for part in parts}
     if len(known) == 1:
         return known.pop()
@@ -211,8 +211,8 @@ def profile_names() -> tuple[str, ...]:
 
 
 def load_profile(name: str) -> Profile:
-    """Return the profile of a name, or of a path to a .toml file. Raises UserError for an unknown name, with the known
-    ones, and for a file that does not fit, with the wrong key.
+    """Return the profile of this name, or the one in a .toml file at this path. Raises UserError for an unknown name
+    (with the known ones) and for an invalid file (with the wrong key).
     """
     file = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
     if not name.endswith(".toml") and name not in profile_names():
@@ -287,7 +287,7 @@ def _samples(folder: Path) -> tuple[np.ndarray, ...]:
 
 @lru_cache(maxsize=8)
 def _skies(folder: Path) -> np.ndarray:
-    """Return the known skies: (SKY_ROWS, skies, 3)."""
+    """Return the known skies as an array (SKY_ROWS, number of skies, 3)."""
     if not (folder / SKIES).is_file():
         return np.empty((SKY_ROWS, 0, 3))
     return np.asarray(read_image(folder / SKIES).image, np.float64)

@@ -51,7 +51,7 @@ class Blip2Captioner(Weights):
     dtype: DType = "auto"
     questions: tuple[CaptionQuestion, ...] = Field((CaptionQuestion(prompt=""),), min_length=1)
     samples: int = Field(0, ge=0, le=10)
-    """Number of captions drawn without a question and joined, each once. With 0, the questions are asked."""
+    """Number of captions that are sampled without a question, then joined without repeats. 0: ask the questions."""
     top_p: float = Field(0.9, gt=0, le=1)
     """Words of samples are drawn from the likeliest ones that have this probability together (nucleus sampling)."""
 
@@ -105,7 +105,7 @@ class ChatCaptioner(_Asked, Weights):
     kind: Literal["chat"]
     dtype: DType = "auto"
     thinking: bool = False
-    """True if the model may think before it answers, where its chat template leaves the choice."""
+    """True if the model may think before it answers. Only some chat templates offer this choice."""
     image_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the processor for pictures, as on the model's card, such as `do_image_splitting = false`."""
 
@@ -113,12 +113,12 @@ class ChatCaptioner(_Asked, Weights):
 _OURS = frozenset(
     "model messages stream seed stop temperature top_p max_tokens max_completion_tokens response_format".split()
 )
-"""The fields of a request that settings and stages decide."""
+"""Fields of a request to a server that the studio sets, so that `Server.more` may not contain them."""
 
 
 class Server(Data):
     """An OpenAI-compatible server (vLLM, llama-server, Ollama, SGLang, a provider) and the model to use on it. Records
-    of runs, which are passed on, leave out address, key and limits, on which no result depends.
+    of runs leave out address, key and limits: records are passed on, and these affect no result.
     """
 
     address: str = Field("http://127.0.0.1:8000/v1", exclude=True)
@@ -130,7 +130,7 @@ class Server(Data):
     timeout: float = Field(120, ge=0.1, le=3600, exclude=True)
     """Maximum seconds for one answer."""
     tries: int = Field(4, ge=1, le=10, exclude=True)
-    """Maximum number of times that a request is sent, if another try may help, before its failure is reported."""
+    """Maximum number of times that a request is sent. Errors that another try cannot help are reported at once."""
     parallel: int = Field(4, ge=1, le=64, exclude=True)
     """Number of requests sent at once: servers such as vLLM process them together."""
     context_length: int = Field(0, ge=0)
@@ -202,7 +202,7 @@ class ServerLanguage(Server):
 
 
 class JudgeSettings(LanguageSettings):
-    """Settings of the replies of a judge."""
+    """Settings of a judge's replies."""
 
     max_new_tokens: int = Field(300, ge=8, le=LONGEST_REPLY, description="Longest reply, in tokens")
     attempts: int = Field(3, ge=1, le=10, description="How often a reply that cannot be read is asked for again")
@@ -230,7 +230,7 @@ class _LocalLanguage(Weights):
     system: str = ""
     """System text sent to the model before every prompt."""
     stop: tuple[str, ...] = ()
-    """Texts that end every reply, in addition to the stops of the stage and the model's own."""
+    """Texts that end every reply, besides those of the stage's prompt and of the model."""
     top_k: int = Field(40, ge=1)
     repetition_penalty: float = Field(1.0, gt=0)
     hold_form: bool = True

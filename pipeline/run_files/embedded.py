@@ -48,11 +48,11 @@ MOST_ATTEMPTS = 2**63 - 1
 
 @dataclass(frozen=True)
 class EmbeddedRun:
-    """The contents of a file with a run."""
+    """The run that was read from an image file, with its pictures."""
 
     run: RunRecord
     source_sha: str
-    """`image_sha` of the source image, even if the picture itself is not in the file."""
+    """Hash of the source image's pixels (`image_sha`), present even if the picture is not in the file."""
     source: Image.Image | None
     """The source image, RGB, or None if it was too large to embed."""
     mask: Image.Image | None
@@ -130,7 +130,7 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
 
 
 def require_run_in(data: bytes) -> EmbeddedRun:
-    """Like `read_run_in`, but raise UserError for data that is not an image, and NoRun for an image without a run."""
+    """Return the run in an image file's bytes. Raises NoRun if it has none, UserError if it is bad or no image."""
     run = read_run_in(data)
     if run is None:
         opened(data)
@@ -191,7 +191,7 @@ def _keyword(picture: str) -> str:
 
 
 def _unpacked(texts: Mapping[str, str], name: str, declared: Any) -> Image.Image | None:
-    """Return an embedded picture, or None if it is missing. Raises ValueError if the record names another one."""
+    """Return an embedded picture, or None if it is missing. Raises ValueError if it is not the `declared` one."""
     text = texts.get(_keyword(name))
     if text is None or declared is None:
         return None

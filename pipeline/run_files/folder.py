@@ -24,7 +24,7 @@ from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
 class FolderStore(MemoryStore):
-    """The folder of one request, new or resumed. Raises UserError if it cannot be written or has another request."""
+    """A new folder for a request's results, or the folder of its earlier results. Raises UserError for others."""
 
     def __init__(
         self,

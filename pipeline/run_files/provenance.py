@@ -1,4 +1,4 @@
-"""Facts on an image's origin in its file, for other programs: `parameters` text and IPTC digital source type."""
+"""Writes an image's origin into its file, for other programs: `parameters` text and IPTC digital source type."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def parameters(
     made_with: MadeWith | None = None,
     made_by: str = "DILLEMA Studio",
 ) -> str:
-    """Return the settings of an image of `size` (width, height) in the words of AUTOMATIC1111's web UI. As there,
-    "Size" is the drawn size, and a model is named by its file and the first digits of a hash. The hash is that of the
-    denoising network, since there is no checkpoint file.
+    """Return the settings of an image of `size` (width, height) as a text in the form of AUTOMATIC1111's web UI. As
+    there, "Size" is the drawn size, and a model is named by its file and the first digits of a hash. The hash is that
+    of the denoising network, since there is no checkpoint file.
     """
     fields = method_of(lineage.method).parameters(lineage, size, made_with or MadeWith())
     lines = [lineage.prompt.strip()]
@@ -54,7 +54,7 @@ def digital_source_type(method: str) -> str:
 
 
 def made_with(profile: Profile, method: str, settings: MethodSettings) -> MadeWith:
-    """Return the profile's facts about images made with these settings. Loads no weights."""
+    """Return the scheduler and weight hashes of the models that draw with these settings. Loads no weights."""
     description = method_of(method)
     model = description.drawn_by(profile)
     return MadeWith("" if model is None else _scheduler(model), description.weight_hashes(profile, settings))

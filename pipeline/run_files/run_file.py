@@ -63,20 +63,20 @@ class RunFile:
     profile: Mapping[str, Any]
     """The whole profile as plain data, so that later changes of its file have no effect."""
     prompts: PromptSet
-    """The whole prompts, so that later changes of their files have no effect."""
+    """All prompts with their templates, so that later changes of their files have no effect."""
     seed: int
     source_name: str
     """Original name of the source image; a copy of its pixels is in `SOURCE`."""
     source_sha256: str
-    """`image_sha` of the source image."""
+    """Hash of the source image's pixels (`image_sha`)."""
     images: tuple[RunImageFiles, ...] = ()
     complete: bool = False
     """False if the run was stopped before all images were made, or if one could not be made."""
     versions: Mapping[str, str] = field(default_factory=dict)
     mask_sha256: str = ""
-    """`image_sha` of the mask in `MASK`; "" for a run without a mask."""
+    """Hash of the pixels of the mask in `MASK` (`image_sha`); "" for a run without a mask."""
     failures: tuple[Failure, ...] = ()
-    """Images that failed, including those that a later seed could make."""
+    """Failed images, even if they could be made later with another seed."""
 
     @property
     def recipe(self) -> Recipe:

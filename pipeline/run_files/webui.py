@@ -23,7 +23,7 @@ class MadeWith:
     scheduler: str = ""
     """Class name of the scheduler in diffusers."""
     hashes: Mapping[str, str] = field(default_factory=dict)
-    """sha256 of the weights, by the name that test cases give a model."""
+    """SHA-256 of each model's weights, by the name of the model in test cases."""
 
     @property
     def sampler(self) -> str:
@@ -31,7 +31,7 @@ class MadeWith:
         return _SAMPLERS.get(self.scheduler, self.scheduler)
 
     def unit_model(self, title: str) -> str:
-        """Return a ControlNet's name as the extension writes it, such as control_canny [d14c016b]."""
+        """Return a ControlNet's name as the web UI's extension writes it, such as control_canny [d14c016b]."""
         sha = self.hashes.get(title, "")
         return f"{file_name(title)} [{sha[:UNIT_DIGITS]}]" if sha else file_name(title)
 
@@ -43,7 +43,7 @@ def file_name(title: str) -> str:
 
 
 def joined(fields: Mapping[str, Any]) -> str:
-    """Return fields as one line. Fields with None or "" are left out."""
+    """Return fields in one line, such as "Steps: 20, Seed: 7", without those that are None or ""."""
     return ", ".join(f"{name}: {_quoted(str(value))}" for name, value in fields.items() if value not in (None, ""))
 
 

@@ -159,7 +159,7 @@ def more(
 def unticked_where_close(
     value: Alternatives, task: Task, sentences: Sentences | None, too_close: float
 ) -> Alternatives:
-    """Return alternatives with similarities, unticked if these reach `too_close`. Unchanged without `sentences`."""
+    """Return alternatives with similarities measured, unticked if too similar. Unchanged without `sentences`."""
     if sentences is None:
         return value
     items = []

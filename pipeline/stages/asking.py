@@ -85,7 +85,7 @@ def joined_trace(
     start: float,
     notes: Iterable[str],
 ) -> Trace:
-    """Return the trace of a value from several requests, since `start` (of `time.monotonic`), each note once."""
+    """Return one trace for a value made from several requests, the first sent at `start` (a `time.monotonic`)."""
     return Trace(
         author="model",
         model=model,
@@ -107,9 +107,9 @@ def ask(
     settings: LanguageSettings,
     cancelled: threading.Event | None = None,
 ) -> Answer[V]:
-    """Return the first reply without shortcomings, or after `settings.attempts` attempts the readable one with the
+    """Ask until a reply has no shortcomings, at most `settings.attempts` times. Return the readable reply with the
     fewest. The first attempt takes `inquiry.seed`, each further attempt the next seed. `what` names the requested thing
-    in messages. Raises UnreadableReply with the last reply if none is readable, and Cancelled between two replies.
+    in messages. Raises UnreadableReply if no reply is readable, and Cancelled between two replies.
     """
     attempts = _Attempts(what, prompt, inquiry, settings)
     while attempts.wanted:
@@ -128,9 +128,9 @@ def ask_all(
     on_done: Callable[[int], None] = lambda _done: None,
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V] | NoAnswer]:
-    """Return the answer of `ask` to each inquiry, or the error of an inquiry without an answer. The inquiries are asked
-    together if the model takes several; a request that fails is then made again without the others, unless all others
-    would fail too (CannotLoad). `on_done` gets the number of finished inquiries, beginning with 0. Raises Cancelled.
+    """Return the answer to each inquiry (see `ask`), or its NoAnswer. A model that takes several requests gets all of
+    them together; those without a good reply are then sent again. After CannotLoad, which would repeat, nothing is sent
+    again. `on_done` is called with the number of finished inquiries, beginning with 0. Raises Cancelled.
     """
     every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]
     if not isinstance(language_model, BatchLanguageModel):
@@ -174,7 +174,7 @@ def ask_all(
 
 
 def require_one(results: Sequence[Answer[V] | NoAnswer]) -> None:
-    """Raise CannotLoad, or else the first error, if there are inquiries and all failed."""
+    """Raise an error if all inquiries failed: CannotLoad if it occurred, else the first one. Accepts an empty list."""
     errors = [result.error for result in results if isinstance(result, NoAnswer)]
     if errors and len(errors) == len(results):
         raise next((error for error in errors if isinstance(error, CannotLoad)), errors[0])
@@ -227,7 +227,7 @@ class _Attempts(Generic[V]):
             self.best = (shortcomings, value, self._reply, seed, notes)
 
     def fail(self, error: UserError) -> None:
-        """Count an attempt that brought no reply to read. It is the last one if every request would get this error."""
+        """Count an attempt without a reply. It is the last one if the model cannot be loaded."""
         self._made, self._error, self._reply = self._made + 1, error, ""
         if isinstance(error, UnreadableReply):
             self._reply = error.raw_reply

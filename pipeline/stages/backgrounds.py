@@ -40,10 +40,10 @@ NAMED = 3
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Return at most `settings.captions` descriptions of places and times, which the seed chooses; description n of a
-    bank is the same for all sources. A description that names the label or a word to avoid is asked for again, and at
-    last kept but not used. Without a bank, description k takes `derive_seed(seed, k)` and the seeds after it. Raises
-    UserError for an empty list or folder, UnreadableReply and Cancelled.
+    """Return at most `settings.captions` descriptions of places and times, chosen by the seed. `settings.bank` limits
+    the choice to that many descriptions, the same for all sources; with 0, description k takes `derive_seed(seed, k)`
+    and the seeds after it. A description that names the label or a word to avoid is asked for again, and at last kept
+    but not used. Raises UserError for an empty list or folder, UnreadableReply and Cancelled.
     """
     settings: BackgroundsSettings = inputs.settings
     task, prompt, start = inputs.task, inputs.prompt, time.monotonic()

@@ -20,7 +20,7 @@ ProducerKind = Literal["captioner", "segmenter", "language model", "nothing"]
 
 @dataclass(frozen=True)
 class EarlyReply:
-    """The part of an earlier stage's reply that belongs to this stage, if one request asked for both."""
+    """A reply to an earlier stage's request that also answers this stage."""
 
     prompt: str
     raw_reply: str
@@ -38,7 +38,7 @@ class StageInputs:
     source: Image.Image
     task: Task
     values: Values
-    """Values of the stages that it reads."""
+    """Values of the earlier stages that the stage reads, by stage."""
     settings: Any
     """The stage's section of the settings, or None."""
     models: Models
@@ -51,9 +51,9 @@ class StageInputs:
     others: Mapping[str, Prompt] = field(default_factory=dict)
     """The stage's further prompts by name, if the prompt set has them."""
     next: Values = field(default_factory=dict)
-    """Settings, by name, of the later stages that this request may cover (see `Stage.asks_ahead`), if they run next."""
+    """Settings of the later stages that this request may also answer (see `Stage.asks_ahead`), by stage."""
     early_reply: EarlyReply | None = None
-    """Part of an earlier reply for this stage. It is checked like any reply."""
+    """Reply to an earlier stage that also answers this one. It is checked like any reply."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Stage:
     other_prompts: tuple[PromptSlot, ...] = ()
     """Further prompts that the stage may send, each with a title of its own."""
     sends: Callable[[Any], Collection[str]] | None = None
-    """Returns the names of the further prompts that the stage sends with its settings, or None for all of them."""
+    """Returns the names of the further prompts that the stage sends, given its settings. None: it sends all."""
     asks_ahead: Callable[[Any], tuple[StageName, ...]] | None = None
-    """Returns the later stages that one request of this stage covers with its settings. None if it covers none."""
+    """Returns the later stages that a request of this stage also answers, given its settings. None: no stages."""
     settings: str = ""
     """Name of the stage's section in the settings, or ""."""
     marks: frozenset[str] = frozenset()
@@ -108,7 +108,7 @@ class Stage:
     again: str = "Run again"
     """Label of the button that runs the stage again."""
     same_again: str = ""
-    """Message after another try that gave the same value. May contain {times}. "" for no message."""
+    """Message if the stage runs again and gives the same value. May contain {times}. "" for no message."""
 
     @property
     def prompt_slots(self) -> tuple[PromptSlot, ...]:

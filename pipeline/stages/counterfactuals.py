@@ -47,7 +47,7 @@ from pipeline.stages.parsing import Unreadable, read_caption
 from pipeline.stages.reply_schema import caption_schema, edit_text
 
 _LOOKED_AT = 20_000
-"""Maximum number of combinations, the first ones in order, from which random ones are drawn."""
+"""Maximum number of combinations from which random ones are drawn: the first ones in order."""
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
@@ -130,7 +130,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
 
 
 def _written_before(before: CounterfactualCaptions | None) -> dict[int, CounterfactualCaption]:
-    """Return the captions that the last try wrote, by index, if it left others empty. Otherwise return none."""
+    """Return the captions of the last try that are not empty, by index. Return {} if none is empty."""
     items = before.items if before is not None else ()
     written = {number: item for number, item in enumerate(items) if tokens(item.text)}
     return written if len(written) < len(items) else {}
@@ -184,9 +184,9 @@ def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions
 def choose_edits(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings, seed: int
 ) -> tuple[tuple[Edit, ...], ...]:
-    """Return the edits of each counterfactual caption, no two alike, in caption order (see `all_combinations`), as
-    `settings.combinations` says. Combinations that a person chose are used if all their edits still exist. If there are
-    none, or the model makes no choice, edits are spread evenly. Raises UserError for more than `MOST_COMBINATIONS`.
+    """Choose the edits of each counterfactual caption as `settings.combinations` says. No two captions have the same
+    edits. A person's combinations are used if all their edits still exist. If there are none, or the model makes no
+    choice, edits are spread evenly. Raises UserError for more than `MOST_COMBINATIONS`.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if settings.combinations == "chosen":
@@ -221,8 +221,8 @@ def choose_edits(
 def all_combinations(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> Iterator[tuple[Edit, ...]]:
-    """Yield every combination of ticked alternatives, one for each of `settings.edits_at_once` keywords (all keywords
-    for 0, or if there are fewer).
+    """Yield every combination of ticked alternatives. A combination changes `settings.edits_at_once` keywords, or all
+    if that is 0 or more than exist.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if pools:
@@ -231,7 +231,7 @@ def all_combinations(
 
 
 def count_combinations(pools: Sequence[Sequence[Edit]], at_once: int) -> int:
-    """Count the combinations without enumerating them."""
+    """Count the combinations of edits of `at_once` keywords, without listing them. `pools`: edits by keyword."""
     ways = [1] + [0] * at_once  # ways[k]: combinations of k of the keywords so far
     for pool in pools:
         for k in range(at_once, 0, -1):
@@ -242,7 +242,7 @@ def count_combinations(pools: Sequence[Sequence[Edit]], at_once: int) -> int:
 def edit_pools(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> tuple[tuple[tuple[Edit, ...], ...], int]:
-    """Return the possible edits, by keyword in caption order, and the number of keywords that a caption changes."""
+    """Return the possible edits of each keyword, in caption order, and how many keywords a caption changes."""
     places = {item.keyword: find_phrase(caption.text, item.keyword) for item in alternatives.items}
     by_keyword = [
         tuple(Edit(item.keyword, option.text, item.edit_type, item.forced) for option in item.options if option.used)
@@ -255,8 +255,8 @@ def edit_pools(
 def _spread(
     pools: Sequence[Sequence[Edit]], at_once: int, number: int, rng: random.Random, once: bool = False
 ) -> tuple[tuple[Edit, ...], ...]:
-    """Return at most `number` combinations, in which keywords, and the alternatives of each, occur equally often. With
-    `once`, no group of keywords is used twice.
+    """Return at most `number` combinations of edits. Keywords, and the alternatives of each keyword, occur equally
+    often. With `once`, no group of keywords is used twice.
     """
     keyword_turns = [0] * len(pools)
     edit_turns = {edit: 0 for pool in pools for edit in pool}

@@ -37,8 +37,8 @@ class Choice:
 
 
 def read_combinations(reply: str, pools: Sequence[Sequence[Edit]], at_once: int) -> list[tuple[Edit, ...]]:
-    """Return the combinations of the pools' edits that a reply names, each in the order of the pools, without those of
-    more than `at_once` edits or with two edits of a keyword. Raises Unreadable if the reply names none at all.
+    """Return the combinations of edits that a reply names, each in the order of `pools` (edits by keyword), without
+    those of more than `at_once` edits or with two edits of a keyword. Raises Unreadable if the reply names none.
     """
     offered = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
     places = {edit: place for place, edit in enumerate(offered.values())}
@@ -50,8 +50,8 @@ def read_combinations(reply: str, pools: Sequence[Sequence[Edit]], at_once: int)
 
 
 def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
-    """Return at most `settings.captions` different combinations of at most `at_once` edits, no two of the same keyword.
-    `pools` has the edits by keyword in caption order. Other parts of a reply are dropped. If no combination is left,
+    """Ask the model for at most `settings.captions` different combinations of at most `at_once` edits, no two of the
+    same keyword. `pools` has the edits by keyword in caption order. Unusable combinations are dropped. If none is left,
     the model is asked again with the next seed. Raises the model's errors, and Cancelled.
     """
     settings: CounterfactualSettings = inputs.settings

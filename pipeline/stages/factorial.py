@@ -24,7 +24,7 @@ from core.figures import Floats
 from core.types import Edit
 
 _PRIOR = 1e-3
-"""Prior information on each effect, small against the 1 of one caption."""
+"""Prior information on each effect. It is small compared with one caption, which adds 1."""
 _PASSES = 10
 """Maximum number of passes of exchanges over a fraction."""
 
@@ -69,7 +69,7 @@ def _effects(factors: Sequence[Sequence[Edit]]) -> int:
 
 
 def _fraction(levels: Sequence[int], captions: int, chance: random.Random) -> list[tuple[int, ...]]:
-    """Return the levels of the best `captions` combinations, 0 for unchanged. The unchanged one is drawn anyway."""
+    """Return the best `captions` combinations of levels, 0 for unchanged. The all-unchanged one is left out."""
     candidates = [*product(*map(range, levels))][1:]
     chance.shuffle(candidates)  # equal ones are taken in this order
     rows = _rows([(0,) * len(levels), *candidates], levels)

@@ -14,7 +14,7 @@ from core.words import tokens
 from pipeline.checks.texts import require, task_checks
 
 FORGOTTEN_TRIES = 5
-"""Number of later seeds under which a finished image is looked for, as failed tries may be unrecorded."""
+"""Number of later seeds checked for an existing image: failed tries, which shift the seed, may be unrecorded."""
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ def _noted(trace: Trace, settings: KeywordSettings) -> Trace:
 
 
 def if_forced(forced: bool) -> list[str]:
-    """Return an addition to a value's key for a forced keyword. Empty for others, whose keys stay valid."""
+    """Return ["forced"] to add to a value's key for a forced keyword, else [], so that other keys stay valid."""
     return ["forced"] if forced else []
 
 

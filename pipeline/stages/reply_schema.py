@@ -57,7 +57,7 @@ def alternatives_schema(keywords: Sequence[str], count: int) -> Schema:
 
 
 def edits_schema(edits: Sequence[tuple[str, str]], captions: int, at_once: int) -> Schema:
-    """Return the schema of at most `captions` captions, each with at most `at_once` edits (keyword and alternative)."""
+    """Return the schema of edits (keyword, alternative) for `captions` captions, each with at most `at_once` edits."""
     one = {"type": "string", "enum": [edit_text(*edit) for edit in edits]}
     each = _array(one, at_once)
     return object_schema({"captions": _array(each, captions)})

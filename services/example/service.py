@@ -60,7 +60,7 @@ ACCEPTED, REJECTED = 0.65, 0.15
 """Shares of the test cases that the example accepts and rejects. The others are left for the user to try the review."""
 _PLAN = Path(__file__).with_name("plan.txt")
 TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
-"""Plan lines with shares of edit types. The classifier learned only fair days, so it is likely weak at these."""
+"""Plan lines that favour some edit types. The classifier learned only fair days, so it is likely weak at these."""
 Tell = Callable[[float], None]
 """Progress callback: called with the done share of a step, from 0 to 1. An exception from it ends the step."""
 
@@ -154,7 +154,7 @@ class ExampleWorkspace:
         self._at: tuple[str, int, int] = ("", 0, 0)
         """Current step in words, its number, and the number of steps."""
         self._kept = ""
-        """Parts that the last removal kept."""
+        """Sentences on the parts that the last removal kept; "" for none."""
         self._closing = False
 
     @property

@@ -254,7 +254,7 @@ def _in_caption_order(items: tuple[Keyword, ...], caption: str) -> Keywords:
 
 
 def _named(items: tuple[Item, ...], text: str, what: str) -> Item:
-    """Return the keyword or alternative with this text. Raises UserError, naming its kind `what`, if it is missing."""
+    """Return the item with this text. Raises UserError, which calls the item a `what`, if it is missing."""
     for item in items:
         if item.text == text:
             return item
@@ -262,7 +262,7 @@ def _named(items: tuple[Item, ...], text: str, what: str) -> Item:
 
 
 def _put(items: tuple[Item, ...], text: str, *new: Item) -> tuple[Item, ...]:
-    """Return the keywords or alternatives with the one of this text replaced by `new`, or removed without `new`."""
+    """Return the items with the item of this text replaced by `new`, or removed if `new` is empty."""
     return tuple(one for item in items for one in (new if item.text == text else (item,)))
 
 

@@ -22,7 +22,7 @@ PROBING = "seeing how fast this machine draws"
 PROBE_STEPS = 4
 RECALLED_RUNS = 20
 RECALLED_JOBS = 5
-"""Maximum number of each run's jobs that are read, the latest ones."""
+"""Number of each run's latest jobs from which drawing times are learned."""
 
 
 class Estimates:

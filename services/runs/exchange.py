@@ -130,7 +130,7 @@ class Exchange:
         return name_of_zip
 
     def take_picture(self, data: bytes, file_name: str, label: str = "") -> Taken:
-        """Open or restore the run inside a picture; without one, begin a run with the picture. Raises UserError."""
+        """Open or restore the run inside a picture. If it has none, begin a run with the picture. Raises UserError."""
         embedded = read_run_in(data)
         return Taken(self._runs.from_upload(data, file_name, label)) if embedded is None else self.restore(embedded)
 
@@ -139,7 +139,7 @@ class Exchange:
         return self.restore(require_run_in(data))
 
     def restore(self, embedded: EmbeddedRun) -> Taken:
-        """Open the run of a file if the workspace has it, else save it. Raises UserError if it has no source."""
+        """Return the run of a file, and save it if it is not in the workspace. Raises UserError if it has no source."""
         workspace, run_id = self._workspace, embedded.run.id
         stored = workspace.runs.get(run_id) if workspace.runs.exists(run_id) else None
         if stored is not None and self._runs.pixels(stored.source_sha) == embedded.source_sha:
@@ -162,7 +162,7 @@ class Exchange:
         return Taken(run_id, cases[0].id if cases else None, message)
 
     def _case_in(self, run_id: str, embedded: EmbeddedRun) -> int | None:
-        """Return the id of a file's test case in an existing run. A missing test case is added with its review."""
+        """Return the id of a file's test case in an existing run, after adding it with its review if it is missing."""
         case = embedded.case
         if case is None:
             return None

@@ -51,8 +51,8 @@ class RunStage(RunCommand):
 
 
 class RunStore:
-    """The driver's access to a run of a workspace. `job` is the id of the job to which new images belong. Values with
-    the same `batch` are undone together. By default, these are all values of this store.
+    """Reads and saves the values and images of a run for the driver. New images belong to the job with the id `job`.
+    Values with the same `batch` are undone together; by default, all that this store saves.
     """
 
     def __init__(self, runs: RunService, run: Run, notes: StageNotes, job: int | None = None, batch: str = "") -> None:
@@ -190,8 +190,8 @@ class Execution:
         return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
     def run_among_others(self, run: str) -> None:
-        """Like `run_up_to_gate`, for one of several runs. If the models do not fit into memory together, the job waits
-        again before stages of another model, so that each model is loaded once for all these runs.
+        """Run the empty or stale text stages of a run that is started together with others. If the models do not fit
+        into memory together, the job waits again before stages of another model, so that each model is loaded once.
         """
         self.start(run, recipe_of(self.workspace.runs.get(run).recipe).names, waits=not self.driver.models.fit_together)
 

@@ -129,7 +129,7 @@ def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[
 
 
 def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:
-    """Return a hash of all that the planned images depend on. `texts` are their prompts."""
+    """Return a hash of all that the planned images depend on. `texts` has the prompt of each image."""
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     method = method_of(recipe.method)
     on_mask = method.needs_mask(method.settings_of(settings))
@@ -144,7 +144,7 @@ def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | Non
 
 
 def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:
-    """Return the seeds to try in order. The first whose plan has images that do not exist yet is used."""
+    """Return seeds to try, in order, until one gives planned images that do not exist yet."""
     if drawing.seed_mode == "fixed":
         return (0,)
     if drawing.seed_mode == "random":

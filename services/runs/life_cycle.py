@@ -51,7 +51,7 @@ class Listing:
     """Content of the list of runs."""
 
     runs: tuple[RunSummary, ...]
-    """The latest runs that match the search, last changed first. Without a search, a batch has only one run here."""
+    """The latest runs that match the search, last changed first. Without a search, one run of each batch is listed."""
     total: int
     """Number of runs that are not deleted."""
     found: int
@@ -93,7 +93,7 @@ class RunService:
         return OpenedRun(self.workspace.runs.duplicate(run))
 
     def settings(self, run: Run, recipe_name: str = "") -> Settings:
-        """Return a run's settings for its recipe or `recipe_name`; the profile's if the stored ones do not fit."""
+        """Return a run's settings for its recipe or `recipe_name`. If they do not fit, return the profile's."""
         recipe = recipe_of(recipe_name or run.recipe)
         try:
             return recipe.settings_in(self.profile, run.settings)

@@ -49,7 +49,7 @@ MASK_WAITS = "being measured"
 
 
 class Predictor(Protocol):
-    """A loaded model under test, as `evaluation.models.ModelUnderTest`."""
+    """Interface of a loaded model under test. `evaluation.models.ModelUnderTest` implements it."""
 
     name: str
 
@@ -110,7 +110,7 @@ class ModelComparison:
         return frozenset(case for case, outcome in self.outcomes.items() if outcome.standing == "fails here")
 
     def is_right(self, guess: str, label: str) -> bool | None:
-        """Return True if the predicted class `guess` is right for a label; None if no class of the model would be."""
+        """Return True if the predicted class `guess` is right for `label`; None if the model has no class for it."""
         return is_right(guess, label, self.classes)
 
     def no_class_for(self, label: str) -> str:
@@ -260,7 +260,7 @@ class PredictionService:
         return found_here(self._workspace, chosen)
 
     def key_of(self, chosen: UnderTestSettings) -> str:
-        """Return the key of the stored predictions of the model that these settings loaded last."""
+        """Return the key of the stored predictions of the model that was last loaded with these settings."""
         return self._workspace.models_under_test.key_of(model_key(chosen))
 
     def try_again(self, chosen: UnderTestSettings) -> None:

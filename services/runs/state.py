@@ -40,7 +40,7 @@ class Problem:
     insist: RunCommand | None = None
     """The command that forces the refused edit; None if it cannot be forced."""
     of: str = ""
-    """State of the run in which the problem is shown; "" for every state."""
+    """Description of the run's state when the problem arose; it is shown in no other state. "" to show it always."""
     cannot_load: bool = False
     """True if the stage's model cannot be loaded, such as without a network."""
 
@@ -161,9 +161,9 @@ class RunState:
     control_there: bool
     """True if the control image can be shown. False if a model must draw it first, on request."""
     outdated: Mapping[int, str]
-    """By id of each outdated test case: the reason in a few words."""
+    """Reason, in a few words, why a test case is outdated, by the id of the test case."""
     model_names: Mapping[str, str]
-    """By title of a model: the name to show, for models whose title is a path."""
+    """Names to show for models whose title is a path, by title."""
     notices: dict[StageName, str]
     """Notices by stage. Each stays until its stage is edited or run again."""
     prompts: PromptSet
@@ -176,7 +176,7 @@ class RunState:
     unknown_picture: str = ""
     """Notice on a source image of a kind that the profile's models do not know; "" for other images."""
     steps: RunSteps = field(default_factory=RunSteps)
-    """Steps that changed the run, and which of them were undone."""
+    """History of the steps that changed the run, for undo and redo."""
 
     @property
     def active(self) -> bool:
@@ -283,6 +283,6 @@ class RunStates:
 
 
 def model_names(profile: Profile) -> dict[str, str]:
-    """Return the names of model families by title, for models with local weights, whose title is only a path."""
+    """Return names for models with local weights, whose title is only a path: the model family by title."""
     used = profile.weights().values()
     return {weights.title: weights.family for weights in used if weights.family and weights.local() is not None}
