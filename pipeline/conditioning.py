@@ -46,8 +46,8 @@ OF_EDGES: frozenset[ControlKind] = frozenset(("canny", "soft edges", "line art")
 Colour = tuple[int, int, int]
 UNLABELLED: Colour = (0, 0, 0)
 COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
-"""Colours of the ADE20K challenge, on which ControlNets for segmentation maps were trained. Only the classes that masks
-of street scenes and single objects need have one. Any other class is black, as unlabelled pixels are in ADE20K."""
+"""Colours of the ADE20K challenge by class, on which ControlNets for segmentation maps were trained. The table has the
+classes of street scenes and single objects. Any other class is black, as unlabelled pixels are in ADE20K."""
 SAME = DataTable(__file__, str, "same")
 """Maps class names of other data sets to the ADE20K class that means the same or includes them."""
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
@@ -60,7 +60,7 @@ def control_image(
     mask: NamedMask | None = None,
 ) -> Image.Image:
     """Return the control image of an RGB image, in RGB and the same size. `detector` returns the model that draws a
-    kind, and `mask` is the source's. Raises UserError if the kind needs a detector or a mask and none is given.
+    kind of control image; `mask` is the source's mask. Raises UserError if one of them is needed and missing.
     """
     if settings.kind == "canny":
         return condition(image, settings)

@@ -77,8 +77,8 @@ def move_of(settings: CompositeSettings, seed: int, subject: Mask) -> Matrix | N
 
 
 def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDArray[np.uint8], Mask]:
-    """Return the picture (height, width, 3) and the subject's mask after its move. Within the mask, the subject's
-    colours are not mixed with its surroundings.
+    """Return the picture (height, width, 3) and the subject's mask, both moved. Within the mask, the subject's colours
+    are not mixed with its surroundings.
     """
     import cv2
 

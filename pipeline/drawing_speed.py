@@ -23,7 +23,7 @@ class Effort:
     pixels: int
     steps: int
     guided: bool = True
-    """True with guidance, for which the network runs twice at each step."""
+    """True if guidance is used, for which the network runs twice at each step."""
     by: str = ""
     """Name of the method that draws, "" for the plain generator. Speeds of different models are not comparable."""
 
@@ -90,7 +90,7 @@ class SideTime:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure one run of the side task, which is the body of the context."""
+        """Measure the time of a `with` block that runs the side task once."""
         begun = time.monotonic()
         try:
             yield

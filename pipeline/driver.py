@@ -54,8 +54,7 @@ from pipeline.stages.generation import Plan, PlannedImage
 PREVIEW_SHARE = 0.04
 """Maximum share of drawing time for previews. A preview that would exceed it is left out."""
 MOST_OPEN = 8
-"""Maximum number of batches that are not full. Images with unequal keys, or with the same place, need different
-batches."""
+"""Maximum number of batches that wait until they are full. If there are more, the oldest one is drawn."""
 
 EmitOf = Callable[[int, Event], None]
 """Progress callback: called with a source's index and an event, one call at a time. If it raises an error at an event

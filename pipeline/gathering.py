@@ -51,7 +51,7 @@ class Gathering:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Enclose all the work of a thread. Afterwards the thread no longer counts as working."""
+        """Enclose all the work of a thread in a `with` block. After it, the thread no longer counts as working."""
         try:
             yield
         finally:

@@ -263,7 +263,7 @@ SHIPPED = (DILLEMA, RECONSTRUCTION, INSTRUCT, LANCE, LANCE_RECONSTRUCTION, AGA)
 
 
 class UnknownRecipe(UserError):
-    """There is no recipe of this name."""
+    """Raised for a name that no recipe has."""
 
 
 _known: dict[str, Recipe] = {}

@@ -56,9 +56,9 @@ class Reply:
 
 
 def read_reply(text: str) -> Reply:
-    """Separate a reply into its answer and the thoughts of the model: in tags such as `<think>` or `[THINK]`, or in
-    channels of the harmony format. Their beginning may be in the chat template, and their end missing in a reply that
-    is cut off. The answer ends where the turn of the model ends.
+    """Separate a reply into the answer and the model's thoughts, which are in tags such as `<think>` or `[THINK]`, or
+    in channels of the harmony format. The chat template may contain the first tag, and a reply that is cut off has no
+    last one. The answer ends where the model's turn ends.
     """
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore").translate(_INVISIBLE)
     text, thoughts = _without_channels(text)

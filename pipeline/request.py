@@ -150,7 +150,7 @@ class MemoryStore(Store):
     """A store in memory."""
 
     def __init__(self, source: Image.Image, values: Values | None = None, mask: NamedMask | None = None) -> None:
-        """`values` has a `StageValue` or a bare value for stages. A bare one is stale, since its inputs are unknown."""
+        """`values` maps stages to `StageValue`s or bare values. A bare value is stale, since its inputs are unknown."""
         self._source, self._mask = source, mask
         self.held = {
             name: value if isinstance(value, StageValue) else StageValue(value, Trace("person"))

@@ -210,7 +210,7 @@ class DrawnImage:
 
 
 class Draws(Protocol[D]):
-    """Draws several requested images at once, each on a picture. `D` is the type of its settings."""
+    """Draws several images at once, each on its control image or picture to edit. `D` is the type of the settings."""
 
     @property
     def name(self) -> str: ...
@@ -255,7 +255,7 @@ class Editor(Draws[EditingSettings], Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """The source of test cases."""
+    """A source image with its task, for a method that makes test cases of it."""
 
     image: Image.Image
     """The source image, RGB."""
@@ -284,7 +284,7 @@ P = TypeVar("P", bound=Prepared)
 
 @dataclass(frozen=True)
 class CaseRequest:
-    """One of the test cases of a batch."""
+    """A request for one test case of a batch."""
 
     counterfactual: CounterfactualCaption
     seed: int
@@ -319,7 +319,7 @@ class Method(Protocol[P]):
 
     def batch(self, prepared: P, waiting: int | None = None, watched: bool = True) -> int:
         """Return the batch size of the settings, or if that is 0, the best one for the models. If only `waiting` images
-        of a source are left, it is lowered so that batches have even sizes. `watched` as in `Generator`.
+        of a source are left, the size is lowered to fill batches evenly. `watched` as in `Generator`.
         """
 
     def together(self, prepared: P, counterfactual: CounterfactualCaption) -> Hashable:

@@ -24,7 +24,7 @@ from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
 class FolderStore(MemoryStore):
-    """A new folder for a request's results, or the folder of its earlier results. Raises UserError for others."""
+    """Stores a request's results in a new folder, or in the folder that it began. Other folders raise UserError."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ def _open(folder: Path, requested: RunFile) -> RunFile:
 
 
 _NO_OTHER_RUN = frozenset("title notice licence samples tasks model_under_test checks settings recipes presets".split())
-"""Parts of a profile that do not affect a run: texts, tests of images, and defaults that the run's settings replace."""
+"""Parts of a profile that do not affect a run: texts, image checks, and defaults that the run's settings replace."""
 
 
 def _of_a_run(profile: Mapping[str, Any]) -> dict[str, Any]:

@@ -171,7 +171,7 @@ def save_case(
 
 
 def load_case(image: RunImageFiles, folder: Path) -> TestCase:
-    """Return the test case of a record, its images read from the folder. Raises UserError if one is lost or changed."""
+    """Return a recorded test case with its images from the folder. Raises UserError if one is lost or changed."""
     artifacts = {
         name: load_png(folder / file, image.record.artifacts[name]) for name, file in image.artifact_files.items()
     }
@@ -186,7 +186,7 @@ def load_mask(contents: RunFile, folder: Path) -> Image.Image | None:
 
 
 def load_png(path: Path, sha: str) -> Image.Image:
-    """Return the image of a file, its pixels checked by `image_sha`. Raises UserError if it is missing or changed."""
+    """Return the image of a file. Raises UserError if it is missing, or if the hash of its pixels is not `sha`."""
     try:
         with Image.open(path) as file:
             image = file.convert("RGB")

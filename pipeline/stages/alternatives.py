@@ -127,8 +127,8 @@ def more(
     sentences: Sentences | None = None,
     cancelled: threading.Event | None = None,
 ) -> tuple[Alternatives, Trace]:
-    """Return `value` with at most `settings.per_keyword` further alternatives of one keyword, at a temperature of at
-    least `MORE_TEMPERATURE`. Raises UnreadableReply if the model has no new one, and Cancelled between two replies.
+    """Ask for at most `settings.per_keyword` more alternatives of one keyword, at `MORE_TEMPERATURE` or above. Return
+    `value` with them, and the trace. Raises UnreadableReply if none is new, and Cancelled between two replies.
     """
     require(task_checks(task))
     require(keyword_checks(keyword.text, caption.text, task, keyword.forced))

@@ -181,7 +181,7 @@ def require_one(results: Sequence[Answer[V] | NoAnswer]) -> None:
 
 
 def unanswered(results: Sequence[Answer[V] | NoAnswer]) -> list[str]:
-    """Return a list with a sentence on the inquiries without an answer, empty if all have one."""
+    """Return a list with one sentence on the inquiries without an answer. The list is empty if all have an answer."""
     errors = [result.error for result in results if isinstance(result, NoAnswer)]
     return [f"{len(errors)} of {len(results)} requests have no reply to use. {errors[0]}"] if errors else []
 

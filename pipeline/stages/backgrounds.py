@@ -104,7 +104,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Return the parts of a text between commas, each once."""
+    """Return the parts of a text that commas separate, without repeats."""
     return tuple(dict.fromkeys(part for one in text.split(",") if (part := " ".join(one.split()))))
 
 

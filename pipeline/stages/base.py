@@ -1,4 +1,4 @@
-"""Declares a text stage, with all that page, command line, storage and driver need to know, and its inputs."""
+"""Declares text stages, with all that page, command line, storage and driver need to know, and their inputs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class StageInputs:
 
 @dataclass(frozen=True)
 class StageMade:
-    """A value, and the parts of the same reply for later stages."""
+    """A stage's value, and the parts of the same reply that answer later stages."""
 
     value: StageValue[Any]
     early_replies: Mapping[StageName, EarlyReply]

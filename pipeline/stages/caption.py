@@ -30,9 +30,9 @@ class _Said:
 
 
 def run(inputs: StageInputs) -> StageValue[Caption]:
-    """Caption the source. To replace an earlier caption, sample with further seeds until one has other words and fails
-    no more checks than the earlier one. If none does, the earlier caption stays if it came again, else the first new
-    one is taken. Raises UnreadableReply if there is no caption, and Cancelled between two tries.
+    """Caption the source. To replace an earlier caption, sample with further seeds until a caption has other words and
+    fails no more checks than the earlier one. If there is none, keep the earlier caption if it was sampled again,
+    otherwise take the first new one. Raises UnreadableReply if there is no caption, and Cancelled between two tries.
     """
     settings: CaptionSettings = inputs.settings
     task, captioner = inputs.task, inputs.models.captioner

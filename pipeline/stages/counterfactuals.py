@@ -51,15 +51,15 @@ _LOOKED_AT = 20_000
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model
-    does, asked with `EDITS_PROMPT` and `seed`. The trace notes if the model makes no choice. A caption that misses an
-    edit or loses a protected word is asked for again, and at last kept but not used. A caption that the model refused
-    to write is empty, with the reason in a check; the next run asks for such captions alone. Caption k takes
-    `derive_seed(seed, k)` and the seeds after it. Captions with the same words are merged. `inputs.early_reply` has
-    edits and captions that the model already wrote. If this stage chooses the edits, it chooses the possible ones of
-    that reply first. Its captions are used if they pass the checks; the others are asked for one by one, and the trace
-    notes that. Raises UserError if no alternative is used, or if a used one changes nothing or its keyword does not fit
-    the caption. Raises the first error if no caption could be written, and Cancelled between two replies.
+    """Write counterfactual captions, one request each. `choose_edits` chooses their edits, or the model does, asked
+    with `EDITS_PROMPT` and `seed`; the trace notes if it makes no choice. A caption that misses an edit or loses a
+    protected word is asked for again, and at last kept but not used. A caption that the model refused to write is
+    empty, with the reason in a check; the next run asks for such captions alone. Caption k takes `derive_seed(seed, k)`
+    and the seeds after it. Captions with the same words are merged. `inputs.early_reply` has edits and captions that
+    the model already wrote. If edits are "spread", "at random" or chosen by the model, those edits come first. Early
+    captions are used if they pass the checks; the others are asked for, and the trace notes that. Raises UserError if
+    no alternative is used, or if a used one changes nothing or its keyword does not fit the caption. Raises the first
+    error if no caption could be written, and Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     alternatives: Alternatives = inputs.values["alternatives"]

@@ -57,7 +57,7 @@ def plan(
     failures: Collection[Failure] = (),
 ) -> Plan:
     """Plan the images of every used caption, without those `made` (caption and seed). Seeds come from `seed_of`, so
-    that ticking a caption changes no image of another. An image among the `failures` gets its next seed.
+    that ticking one caption does not change the images of others. An image among `failures` gets its next seed.
     """
     failed = {(failure.counterfactual, failure.seed): failure for failure in failures}
     images: list[PlannedImage] = []

@@ -1,5 +1,5 @@
-"""Stage 2, caption to keywords: its elements that may change without changing the ground truth. One request may cover
-the next two stages too, which check their parts like any reply.
+"""Stage 2, caption to keywords: elements of the caption that may change without changing the ground truth. One request
+may cover the next two stages too, which check their parts of the reply like any other.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def _ask_alone(inputs: StageInputs) -> StageValue[Keywords]:
 
 
 def _ask_together(inputs: StageInputs, prompt: Prompt) -> StageMade:
-    """Return keywords from a request that also asks for alternatives and captions, which are passed on: texts by
-    keyword, and edits and text of each caption. The reply may be as long as all that it replaces, at most
+    """Return keywords from a request that also asks for alternatives and captions. Their parts of the reply are passed
+    on: texts by keyword, and edits and text of each caption. The reply may be as long as all that it replaces, at most
     `LONGEST_REPLY` tokens.
     """
     caption, task, language_model = inputs.values["caption"], inputs.task, inputs.models.language

@@ -34,8 +34,8 @@ def phrases_of(task: Task, settings: SubjectSettings) -> tuple[str, ...]:
 
 
 def run(inputs: StageInputs) -> StageValue[Region]:
-    """Return the subject. Raises UserError if none is found, if it fills the picture, or if a box or point is outside
-    the picture.
+    """Return the region of the subject's pixels. Raises UserError if none is found, if it fills the picture, or if a
+    box or point is outside the picture.
     """
     settings: SubjectSettings = inputs.settings
     image, models, box, start = inputs.source, inputs.models, inputs.settings.corners, time.monotonic()
