@@ -215,7 +215,7 @@ def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
         )
     if first["type"] == "literal_error":
         return Malformed(f"There is no {words} {first['input']!r:.80}: choose {first['ctx']['expected']}.", field=field)
-    return Malformed(f"“{words}” cannot be taken: {reason(error, model)}.", field=field)
+    return Malformed(f"“{words}” is not valid: {reason(error, model)}.", field=field)
 
 
 @contextmanager

@@ -216,7 +216,7 @@ def load_profile(name: str) -> Profile:
     """
     file = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
     if not name.endswith(".toml") and name not in profile_names():
-        raise UserError(f"There is no profile {name!r}. There are: {', '.join(profile_names())}.")
+        raise UserError(f"There is no profile {name!r}: choose one of {', '.join(profile_names())}.")
     try:
         return Profile.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except OSError as error:

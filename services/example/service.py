@@ -474,10 +474,10 @@ class ExampleWorkspace:
         for number in {*record.batches, *batches}:
             status = self._batches.status(number)
             if status.at_work:
-                raise UserError(f"The batch “{status.batch.name}” is at work: pause it, then remove the example.")
+                raise UserError(f"The batch “{status.batch.name}” is running: pause it, then remove the example.")
         busy = {job.run_id for job in self._jobs.active()} & self._runs({*record.batches, *batches})
         if busy:
-            raise UserError("A picture of the example is being worked on: wait for it or cancel it, then try again.")
+            raise UserError("A run of the example is busy: wait until its job ends or cancel it, then try again.")
         left = self._workspace.example.remove(batches, self._trained_on(record))
         for kind in get_args(TaskKind) if self.offered else ():
             shutil.rmtree(self._folder(kind, record.seed), ignore_errors=True)

@@ -393,7 +393,7 @@ class Execution:
 
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
-    """Return a run's present alternatives, which a person may have edited, and those of `grown` not in `before`."""
+    """Return a run's present alternatives, and after them those that `grown` has and `before` has not."""
     stored = run.values.get("alternatives")
     present = stored.value.value.items if stored else ()
     items: dict[str, KeywordAlternatives] = {item.keyword: item for item in present}

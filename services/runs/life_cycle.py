@@ -64,7 +64,7 @@ class Listing:
 
 
 class RunService:
-    """The runs of one workspace, for any thread. Methods with a run's id raise UserError for an unknown one."""
+    """Manages the runs of one workspace, from any thread. Methods raise UserError for the id of an unknown run."""
 
     def __init__(
         self, workspace: Workspace, profile: Profile, driver: Driver, samples: tuple[Sample, ...], jobs: JobQueue

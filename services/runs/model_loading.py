@@ -44,7 +44,7 @@ class ModelLoading(Generic[T]):
             if time.monotonic() > end:
                 raise UserError(
                     f"{title} was not loaded within {count_of(round(LOAD_SECONDS / 60), 'minute')}: the drive of its "
-                    "file may not answer. Copy the file to another drive, or take another model."
+                    "file may not answer. Copy the file to another drive, or choose another model."
                 )
         with self._lock:
             self._coming.pop(key, None)

@@ -94,7 +94,7 @@ class ModelComparison:
     results: Mapping[int, Prediction] = field(default_factory=dict)
     """Predictions by test case id."""
     figures: Mapping[int, tuple[ClassFigures, ...]] = field(default_factory=dict)
-    """Figures of each class by test case id, only if the model is a segmenter."""
+    """IoU of each protected class on source and image, by test case id. Only if the model is a segmenter."""
     masked: bool = False
     """True if the figures are measured against the run's mask."""
     outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
@@ -341,14 +341,14 @@ class PredictionService:
         known = (profile.model_under_test.classification, profile.model_under_test.segmentation)
         if chosen.source == "http" and chosen.address not in {one.address for one in known if one is not None}:
             raise UserError(
-                f"Images are sent to a model at {chosen.address} only where the profile names this address: add it to "
+                f"Images are sent to a model at {chosen.address} only if the profile names this address: add it to "
                 "the profile, under model_under_test."
             )
 
     def _compared(
         self, run: Run, task: Task, source: Prediction | None, found: Prediction
     ) -> tuple[ClassFigures, ...] | None:
-        """Return the class figures of a generated image; None for a classifier or without the source's prediction."""
+        """Return the figures of each protected class; None for a classifier, or if the source has no prediction."""
         if source is None or "classification" in (source.kind, found.kind):
             return None
         return self._compare(source, found, run.mask_sha, classes_of(run), task.protected)

@@ -87,7 +87,7 @@ class StageNotes:
             self._notices[run_id, stage] = text
 
     def failures(self, run_id: str) -> tuple[Failure, ...]:
-        """Return the failed images of a run, also after problems are solved: another try uses the next seed."""
+        """Return the failed images of a run, even if problems are solved, since another try takes the next seed."""
         with self._lock:
             return tuple(failure for (of_run, *_), failure in self._failures.items() if of_run == run_id)
 

@@ -95,10 +95,10 @@ def test_begun_cancelled_gone_on_with_and_read(
     expect(time).to_contain_text("The duration is not known yet: this model was never trained here.")
     ask(page, updates="a few")
     refused = page.locator("[data-problem=updates]")
-    expect(refused).to_contain_text("“updates” cannot be taken")
+    expect(refused).to_contain_text("“updates” is not valid")
     with page.expect_response(re.compile("retraining-time")):
         page.locator("#f-seeds").fill("1")
-    expect(refused).to_contain_text("“updates” cannot be taken")
+    expect(refused).to_contain_text("“updates” is not valid")
     ask(page)
     assert reached.wait(300)
     progress = page.locator("#retraining-progress")

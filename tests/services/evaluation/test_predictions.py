@@ -181,7 +181,7 @@ def test_a_model_whose_loading_never_ends_is_cancelled_and_waited_for_again(
         late = studio.evaluations.work.wait(studio.commands.send("begin-predictions", {})["work"], 60)
     assert late.state == "failed" and late.error == (
         f"{CLASSIFIER.title} was not loaded within 0 minutes: the drive of its file may not answer. Copy the file to "
-        "another drive, or take another model."
+        "another drive, or choose another model."
     )
     let.set()
     again = studio.evaluations.work.wait(studio.commands.send("begin-predictions", {})["work"], 60)
@@ -353,12 +353,12 @@ def test_images_go_to_no_server_that_the_profile_does_not_name(studio: Studio) -
     fill(studio.workspace, 1)
     card = {"kind": "classification", "classes": list(CLASSES)}
     with serving(ModelServer(lambda: (200, card, {}), lambda images: (500, {}, {}))) as server:
-        with pytest.raises(UserError, match="only where the profile names this address"):
+        with pytest.raises(UserError, match="only if the profile names this address"):
             wanted = UnderTestSettings(source="http", address=server.url)
             studio.evaluations.predicting.read(wanted, studio.evaluations.cases(ALL), lambda done, total: None)
         sent = studio.commands.send("begin-predictions", {"source": "http", "model": server.url})
         done = studio.evaluations.work.wait(sent["work"], 60)
-        assert done.state == "failed" and "only where the profile names" in done.error
+        assert done.state == "failed" and "only if the profile names" in done.error
         assert not server.asked
 
 

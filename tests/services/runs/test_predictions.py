@@ -312,7 +312,7 @@ def test_images_are_sent_to_no_server_that_the_profile_does_not_name(bench: Benc
     asked = {"source": "http", "address": "http://127.0.0.1:9"}
     stranger = Settings(under_test=UnderTestSettings.model_validate(asked))
     bench.add(200)
-    assert "only where the profile names this address" in bench.compare(stranger).problem and bench.loads == 0
+    assert "only if the profile names this address" in bench.compare(stranger).problem and bench.loads == 0
     own = bench.profile.model_under_test.model_copy(update={"classification": stranger.under_test})
     bench.predictions._profile = bench.profile.model_copy(update={"model_under_test": own})
     bench.predictions.try_again(stranger.under_test)
@@ -423,7 +423,7 @@ def test_a_run_may_take_a_model_of_a_file_of_another_kind(studio: Studio, tmp_pa
 def test_a_model_behind_http_is_taken_where_the_profile_names_it(studio: Studio) -> None:
     run_id = new_run(studio)
     done = perform(studio, run_id, "under-test", source="http", model="http://127.0.0.1:9/other")
-    assert "only where the profile names this address" in done.problem
+    assert "only if the profile names this address" in done.problem
     assert studio.states.of(run_id).settings.under_test.source == "profile"
     offered = studio.profile.model_under_test
     named = UnderTestSettings(source="http", address="http://127.0.0.1:9/own")

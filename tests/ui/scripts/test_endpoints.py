@@ -164,16 +164,16 @@ def test_a_script_makes_and_compares_versions_of_a_test_set(served: tuple[str, S
     ("name", "data", "sentence", "field"),
     [
         ("show_run", ["nope"], "This workspace has no run", "run"),
-        ("list_runs", ["", "", 500], "“limit” cannot be taken", "limit"),
-        ("list_runs", ["", "", "many"], "“limit” cannot be taken", "limit"),
-        ("list_runs", [["x"], "", 5], "“find” cannot be taken", "find"),
+        ("list_runs", ["", "", 500], "“limit” is not valid", "limit"),
+        ("list_runs", ["", "", "many"], "“limit” is not valid", "limit"),
+        ("list_runs", [["x"], "", 5], "“find” is not valid", "find"),
         ("run_from_sample", ["zebra"], "There is no sample", "sample"),
         ("show_job", [10**9], "There is no job", "job"),
-        ("show_job", ["one"], "“job” cannot be taken", "job"),
+        ("show_job", ["one"], "“job” is not valid", "job"),
         ("download_image", [10**9], "This workspace has no test case", "case"),
         ("show_study", ["nope"], "", ""),
         ("download_study", ["nope", "../x"], "There is no file '../x'", "file"),
-        ("upload_picture", ["text"], "“file” cannot be taken", "file"),
+        ("upload_picture", ["text"], "“file” is not valid", "file"),
     ],
 )
 def test_bad_input_is_told_in_one_sentence_with_its_field(

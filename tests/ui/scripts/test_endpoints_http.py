@@ -57,7 +57,7 @@ def test_values_come_by_name_or_in_order_and_may_be_left_out(url: str) -> None:
 
 def test_a_mistake_in_a_stream_has_its_sentence_and_its_field(url: str) -> None:
     (said,) = streamed(url, "list_runs", begun(url, "call/v2/list_runs", {"limit": 500}))
-    assert said[0] == "error" and said[1]["title"] == "limit" and said[1]["error"].startswith("“limit” cannot be taken")
+    assert said[0] == "error" and said[1]["title"] == "limit" and said[1]["error"].startswith("“limit” is not valid")
     joined = httpx.post(f"{url}gradio_api/queue/join", json={"data": [1, 2, 3], "fn_index": 10**6, "session_hash": "x"})
     assert told(joined, 404)[0].startswith("There is no endpoint “1000000”")
 
@@ -79,10 +79,10 @@ def test_a_mistake_in_a_stream_has_its_sentence_and_its_field(url: str) -> None:
         ("show_run", b"\xff", 400, "The body is not valid JSON.", ""),
         ("show_run", DEEP, 400, "The body is not valid JSON.", ""),
         ("show_run", b"x" * 5_000_000, 400, "This is more than a page of the studio sends.", ""),
-        ("show_run", {"data": [7]}, 400, "“run” cannot be taken", "run"),
-        ("show_run", {"data": ["\ud800"]}, 400, "“run” cannot be taken", "run"),
-        ("list_runs", {"data": {"limit": float("nan")}}, 400, "“limit” cannot be taken", "limit"),
-        ("show_job", {"data": [10**30]}, 400, "“job” cannot be taken", "job"),
+        ("show_run", {"data": [7]}, 400, "“run” is not valid", "run"),
+        ("show_run", {"data": ["\ud800"]}, 400, "“run” is not valid", "run"),
+        ("list_runs", {"data": {"limit": float("nan")}}, 400, "“limit” is not valid", "limit"),
+        ("show_job", {"data": [10**30]}, 400, "“job” is not valid", "job"),
         ("no_such", {"data": []}, 404, "There is no endpoint “no_such”", ""),
         ("make_token", {"data": ["x", True, 1]}, 404, "There is no endpoint “make_token”", ""),
         ("predict", {"data": []}, 404, "There is no endpoint “predict”", ""),
@@ -142,5 +142,5 @@ def test_a_failure_of_the_studio_is_not_blamed_on_the_caller(
 def test_a_file_goes_there_and_comes_back(url: str) -> None:
     run = answer(url, "upload_picture", file={"path": sent(url, a_picture(), "my bird.png"), **FILE})["run"]
     assert answer(url, "show_run", run=run)["name"] == "my bird"
-    assert refused(url, "upload_picture", file="x") == ("“file” cannot be taken: it has to be an object.", "file")
+    assert refused(url, "upload_picture", file="x") == ("“file” is not valid: it has to be an object.", "file")
     assert call(url, "upload_picture").json()["error"] == "“file” is missing."
