@@ -16,12 +16,12 @@ class Changes:
         self._last = 0
 
     def tell(self) -> None:
-        """Increase `count`, since something that pages show has changed."""
+        """Record that something that pages show has changed."""
         self._last = next(self._numbers)
 
     @property
     def count(self) -> int:
-        """Return a number that differs after every change."""
+        """Return the number of the latest change, 0 before the first. Each change has another number."""
         return self._last
 
 

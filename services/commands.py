@@ -131,9 +131,9 @@ def _checked_last(hint: Any) -> Any:
 
 def does(name: str, base: type[Command] = Command, **class_values: str | bool) -> Callable[[Method], Method]:
     """Mark a method as the command `name`: its parameters become fields, its docstring up to "Raises" the description.
-
-    A method that needs fields of `base` has parameters of the same names. A parameter `sent` gets the whole command, as
-    a `base`. `class_values` set attributes of the command's class: `looks`, `keeps`, `stage_of_command`.
+    A method that needs fields of `base` has parameters of the same names. A parameter `sent` receives the whole
+    command, of the type `base`. `class_values` set attributes of the command's class: `looks`, `keeps`,
+    `stage_of_command`.
     """
 
     def mark(method: Method) -> Method:
@@ -201,7 +201,7 @@ def _called(method: Callable[..., Any]) -> Callable[[Command], Any]:
 
 
 def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
-    """Return a Malformed error with pydantic's first error in one sentence. Full sentences of our validators stay."""
+    """Return a Malformed error with pydantic's first error in one sentence. A validator's own sentence is kept."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "value_error" and str(first["ctx"]["error"]).endswith("."):

@@ -11,7 +11,7 @@ from storage.workspace import Workspace
 
 
 class StoredPictures:
-    """Images, coloured masks, and thumbnails. All methods may be called from any thread and raise UserError."""
+    """Returns image files, coloured masks and thumbnails. Methods may be called from any thread and raise UserError."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._images = workspace.images

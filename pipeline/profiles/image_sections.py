@@ -126,7 +126,7 @@ class ControlledGenerator(DrawingModel):
         return f"{drawn_by} + {self.by_kind()[kind].title}"
 
     def parts(self) -> dict[str, Weights]:
-        """Return all weights by the name of their part, such as "image generator"."""
+        """Return all weights by the role that they have, such as "image generator"."""
         parts: dict[str, Weights] = {"image generator": self}
         for kind, net in self.by_kind().items():
             role, weights = self.net_of(kind)

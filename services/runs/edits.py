@@ -254,7 +254,7 @@ def _in_caption_order(items: tuple[Keyword, ...], caption: str) -> Keywords:
 
 
 def _named(items: tuple[Item, ...], text: str, what: str) -> Item:
-    """Return the item with this text. Raises UserError, which calls the item a `what`, if it is missing."""
+    """Return the item with this text. Raises UserError if it is missing; `what` names the item in the message."""
     for item in items:
         if item.text == text:
             return item

@@ -46,7 +46,7 @@ MOST_RUNS = 1000
 
 @dataclass(frozen=True)
 class Taken:
-    """Result of opening an uploaded picture: the run that was stored in it, or a new run of it."""
+    """Result of opening an uploaded picture: the run that it contains, or a new run that begins with it."""
 
     run_id: str
     case_id: int | None = None
@@ -202,7 +202,7 @@ def _table(lines: Sequence[dict[str, Any]]) -> bytes:
 
 
 def _mask_of(mask: Image.Image, image: bytes) -> bytes:
-    """Return a mask as a PNG file of the same size as an image file."""
+    """Return a mask as a PNG file, scaled to the size of `image`, which is an image file's bytes."""
     with Image.open(io.BytesIO(image)) as shown:
         size = shown.size
     return png_of(resized(mask, size))
