@@ -222,7 +222,7 @@ INSTRUCT = replace(
     name="dillema-instruct",
     title="DILLEMA, edited",
     description="Changes words of the caption as DILLEMA does, and has an editor make each change in the source. "
-    "Nothing holds the shapes of the source: look at the checks of edges and mask.",
+    "The editor may move the shapes of the source: look at the checks of edges and mask.",
     method="instruct",
     drawing_prompt=INSTRUCTION_PROMPT,
     settings=SettingsWithEditing,
@@ -231,7 +231,7 @@ INSTRUCT = replace(
 LANCE = Recipe(
     name="lance",
     title="LANCE",
-    description="Changes one thing of an asked type in each caption, and makes this edit in the inverted source.",
+    description="Changes one thing, of a chosen type, in each caption, and makes this edit in the inverted source.",
     stages=(CAPTION, REGION, PERTURBATIONS),
     captions=lambda values: values.get("counterfactuals"),
     method="edit",
@@ -305,7 +305,7 @@ def recipes_for(profile: Profile) -> tuple[Recipe, ...]:
 def recipe_of(name: str) -> Recipe:
     """Return the recipe of this name. Raises UnknownRecipe, which lists all names."""
     if name not in _known:
-        raise UnknownRecipe(f"There is no recipe {name[:80]!r} here: there are {', '.join(_known)}.", field="recipe")
+        raise UnknownRecipe(f"There is no recipe {name[:80]!r} here: choose {', '.join(_known)}.", field="recipe")
     return _known[name]
 
 

@@ -122,7 +122,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class BatchEmbedder(Protocol):
-    """An embedder that takes several images, or texts, at once, and remembers the latest vectors for single ones."""
+    """An embedder that takes several images or texts at once. Its `image` and `text` reuse the latest vectors."""
 
     def images(self, images: Sequence[Image.Image]) -> Sequence[Vector]:
         """Return the vector of each image, like `image` apart from floating-point noise."""

@@ -39,8 +39,8 @@ Plain = dict[str, Any]
 
 NO_FILTER = ImageFilter()
 _ALL_PARTS = (
-    "Parts NAME=VALUE with & between, as in an address, or an object of names and values. Of several values of one "
-    "name one has to hold; -NAME=VALUE excludes a value. "
+    "Parts NAME=VALUE with & between, as in an address, or an object of names and values. If a name has several "
+    "values, one of them must hold; -NAME=VALUE excludes a value. "
     + " ".join(f"{name}: {described}." for name, described in PARTS.items())
 )
 

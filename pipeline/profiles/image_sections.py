@@ -117,7 +117,7 @@ class ControlledGenerator(DrawingModel):
         """Return the ControlNets by the kind of control image."""
 
     def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
-        """Return the ControlNet for a kind of control image: its name in `parts`, and its weights."""
+        """Return the ControlNet for a kind of control image: its role, such as "ControlNet for canny", and weights."""
         return f"ControlNet for {kind}", self.by_kind()[kind]
 
     def name_on(self, kind: ControlKind) -> str:

@@ -41,7 +41,7 @@ _OPENINGS = (
 
 
 def keywords_schema(caption: str, task: Task) -> Schema | None:
-    """Return the schema of keywords: phrases of the caption that may change, with edit types. None without any."""
+    """Return the schema of keywords: phrases of the caption that may change, with edit types. None if no phrase may."""
     free = [text for text in _phrases(caption) if may_change(text, caption, task)]
     if not free:
         return None

@@ -230,7 +230,7 @@ def test_the_page_offers_it_with_an_editor_and_shows_nothing_of_a_control_image(
     for name, fields in (("setting", {"setting": "generation.steps", "value": 9}), ("preset", {"preset": "draft"})):
         assert "does not read generation.steps" in perform(studio, run_id, name, **fields).problem
     assert "Control" not in pictures and "Overlay" not in pictures and "made-" not in pictures
-    assert "Nothing holds the shapes" in parts["source"]
+    assert "The editor may move the shapes" in parts["source"]
     (listed,) = [one for one in studio.commands.send("list-recipes", {})["recipes"] if one["recipe"] == RECIPE.name]
     assert listed["title"] == RECIPE.title
 
