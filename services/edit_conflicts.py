@@ -112,10 +112,10 @@ def changed_settings(before: PlainSettings, after: PlainSettings) -> tuple[tuple
 
 def value_conflict(stage: StageName, other: StoredValue) -> str:
     """Return the message for a person whose edit of a value was saved after another page's."""
-    when = f"changed elsewhere meanwhile ({clock(other.created)})"
+    when = f"changed elsewhere in the meantime ({clock(other.created)})"
     if stage not in ("keywords", "alternatives", "counterfactuals"):
         what = "The caption" if stage == "caption" else f"“{stage_title(stage)}”"
-        return f"{what} was {when}. Yours was saved on top; the other one is in the history."
+        return f"{what} was {when}. Yours was saved last; the other one is in the history."
     return f"This list was {when}. Your change was made to the newer list; earlier ones are in the history."
 
 
@@ -123,14 +123,14 @@ def settings_conflict(others: Sequence[SettingChange], mine: Collection[tuple[st
     """Return the message for a person who saved settings after another page. `mine` are the person's settings."""
     listed = ", ".join(f"{change.name.replace('_', ' ')} to {_shown(change.value)}" for change in others)
     replaced = any((change.section, change.name) in mine for change in others)
-    end = "Yours was saved on top; set that again to have theirs." if replaced else "Both changes are kept."
-    return f"These settings were changed elsewhere meanwhile ({clock(others[-1].when)}): {listed}. {end}"
+    end = "Yours was saved last; to use the other value, set it again." if replaced else "Both changes are kept."
+    return f"These settings were changed elsewhere in the meantime ({clock(others[-1].when)}): {listed}. {end}"
 
 
 def prompt_conflict(when: datetime) -> str:
     """Return the message for a person whose edit of a prompt was saved after another page's."""
     return (
-        f"The prompt was changed elsewhere meanwhile ({clock(when)}). Yours was saved on top; the other one is "
+        f"The prompt was changed elsewhere in the meantime ({clock(when)}). Yours was saved last; the other one is "
         "under “Prompt and reply”, among the earlier prompts."
     )
 

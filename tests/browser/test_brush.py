@@ -228,7 +228,7 @@ def test_a_second_page_shows_what_the_first_painted_and_nobody_overwrites_in_sil
     page.mouse.down()  # the page does not change while the mouse button is down
     served.studio.commands.send("value", {"run": run, "stage": "region", "text": "", "tab": "another"})
     page.mouse.up()
-    expect(page.locator("#notice-region")).to_contain_text("was changed elsewhere meanwhile")
+    expect(page.locator("#notice-region")).to_contain_text("was changed elsewhere in the meantime")
     settled(page)
     both = [version.value.value.whole for version in served.studio.workspace.runs.history(run, "region")]
     assert both == [True, False, True, False] and pixels(served.studio, run)[60, 100] and shown(page)[60, 100]

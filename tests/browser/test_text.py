@@ -416,7 +416,7 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(studio: Studio, page:
     mine = page.input_value("#caption-text")
     assert mine.endswith("It sings."), "what is typed is not disturbed"
     page.keyboard.press("Enter")
-    expect(page.locator("#notice-caption")).to_contain_text("changed elsewhere meanwhile")
+    expect(page.locator("#notice-caption")).to_contain_text("changed elsewhere in the meantime")
     expect(page.locator("#caption-text")).to_have_value(mine)
     texts = [held.value.value.text for held in studio.workspace.runs.history(run_of(page), "caption")]
     assert texts[-2:] == [DESERT, mine], "both are in the history"
@@ -476,7 +476,7 @@ def test_of_two_settings_both_are_kept_and_the_later_page_is_told(studio: Studio
     expect(page.locator(steps)).to_have_value("11")
     page.keyboard.press("Enter")
     expect(page.locator("#notice-generation")).to_contain_text("steps to 7")
-    expect(page.locator("#notice-generation")).to_contain_text("Yours was saved on top")
+    expect(page.locator("#notice-generation")).to_contain_text("Yours was saved last")
     expect(page.locator(steps)).to_have_value("11")
     look(other)
     expect(other.locator(steps)).to_have_value("11")
@@ -503,7 +503,7 @@ def test_of_two_prompts_the_later_page_is_told_and_the_other_can_be_brought_back
     page.wait_for_function("text => document.querySelector('#template-keywords').server === text", arg=FIRST)
     expect(page.locator("#template-keywords")).to_have_value(SECOND)
     page.click("#stage-keywords .prompt-form [data-submit]")
-    expect(page.locator("#notice-keywords")).to_contain_text("The prompt was changed elsewhere meanwhile")
+    expect(page.locator("#notice-keywords")).to_contain_text("The prompt was changed elsewhere in the meantime")
     expect(page.locator("#template-keywords")).to_have_value(SECOND)
 
     earlier = page.locator("#earlier-prompts-keywords")

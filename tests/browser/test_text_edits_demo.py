@@ -173,7 +173,7 @@ def test_two_pages_edit_the_same_stage_and_neither_is_lost(desk: Desk) -> None:
     page.wait_for_function(f"document.querySelector('#caption-text').server === {json.dumps(theirs)}")
     expect(page.locator("#caption-text")).to_have_value(f"{caption} It sings.")
     page.keyboard.press("Enter")
-    expect(page.locator("#notice-caption")).to_contain_text("changed elsewhere meanwhile")
+    expect(page.locator("#notice-caption")).to_contain_text("changed elsewhere in the meantime")
     expect(page.locator("#caption-text")).to_have_value(f"{caption} It sings.")
     stage(page, "caption").locator("[data-panel-of=history]").click()
     expect(stage(page, "caption").locator(".history tr").nth(1)).to_contain_text(theirs)

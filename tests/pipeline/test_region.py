@@ -136,5 +136,5 @@ def test_who_paints_over_what_another_page_painted_is_told(studio: Studio) -> No
     do(studio, run_id, "value", stage="region", text=Region().text, tab="two", version=seen)
     do(studio, run_id, "value", stage="region", text=region_of(LEFT.rotate(180)).text, tab="one", version=seen)
     told = studio.states.of(run_id).notices["region"]
-    assert told.startswith("“Region” was changed elsewhere meanwhile") and "in the history" in told
+    assert told.startswith("“Region” was changed elsewhere in the meantime") and "in the history" in told
     assert len(studio.workspace.runs.history(run_id, "region")) == 3

@@ -50,7 +50,7 @@ def test_changes_of_different_settings_are_both_kept(pages: tuple[Page, Page]) -
     one, two = pages
     assert one.set("generation.steps", 10) == ""
     said = two.set("generation.guidance", 4.5)
-    assert "changed elsewhere meanwhile" in said and "steps to 10" in said and "Both changes are kept." in said
+    assert "changed elsewhere in the meantime" in said and "steps to 10" in said and "Both changes are kept." in said
     assert (held(two)["steps"], held(two)["guidance"]) == (10, 4.5)
     assert said in part(two.studio, two.run_id, "generation")
     two.look()
@@ -62,7 +62,7 @@ def test_of_the_same_setting_the_later_page_is_told_what_it_replaced(pages: tupl
     one.set("generation.steps", 10)
     one.set("conditioning.low", 55)
     said = two.set("generation.steps", 20)
-    assert "steps to 10" in said and "low to 55" in said and "Yours was saved on top" in said
+    assert "steps to 10" in said and "low to 55" in said and "Yours was saved last" in said
     assert held(two)["steps"] == 20
 
 
@@ -103,7 +103,7 @@ def test_of_two_prompts_the_earlier_one_can_be_brought_back(pages: tuple[Page, P
     one, two = pages
     assert one.do("prompt-save", stage="keywords", template=FIRST) == ""
     said = two.do("prompt-save", stage="keywords", template=SECOND)
-    assert "prompt was changed elsewhere meanwhile" in said
+    assert "prompt was changed elsewhere in the meantime" in said
     run = two.studio.workspace.runs.get(two.run_id)
     assert run.prompts == {"keywords": SECOND}
     shown = part(two.studio, two.run_id, "keywords")

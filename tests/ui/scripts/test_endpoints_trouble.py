@@ -164,11 +164,11 @@ def test_two_scripts_and_a_page_on_one_run_who_comes_second_is_told(served: tupl
     version = answer(url, "show_run", run=run)["stages"][0]["version"]
     assert answer(url, "caption", run=run, text="A red balloon.", version=version)["notices"] == {}
     second = answer(url, "caption", run=run, text="A blue balloon.", version=version)
-    assert "changed elsewhere meanwhile" in second["notices"]["caption"]
+    assert "changed elsewhere in the meantime" in second["notices"]["caption"]
     assert answer(url, "show_run", run=run)["notices"] == second["notices"]
     typed = {"name": "caption", "fields": {"run": run, "text": "A green balloon.", "version": version}}
     page = of_page(url, "answer", {"run": run, "do": [typed]}).json()
-    assert "changed elsewhere meanwhile" in page["parts"]["caption"]
+    assert "changed elsewhere in the meantime" in page["parts"]["caption"]
     texts = [held.value.value.text for held in studio.workspace.runs.history(run, "caption")]
     assert {"A balloon.", "A red balloon.", "A blue balloon.", "A green balloon."} <= set(texts)
 
