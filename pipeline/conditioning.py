@@ -136,7 +136,7 @@ def gradients(image: NDArray[np.uint8], settings: ConditioningSettings) -> Gradi
     across, down = (
         cv2.split(cv2.Sobel(smooth, cv2.CV_16S, x, 1 - x, ksize=3, borderType=cv2.BORDER_REPLICATE)) for x in (1, 0)
     )
-    # Channel by channel takes a quarter of the time of argmax over all three. Of equally steep ones, the first counts.
+    # A loop over channels takes a quarter of the time of argmax over all three. If equally steep, the first counts.
     right, below = across[0].copy(), down[0].copy()
     steepest = _steepness(right, below)
     for further, lower in zip(across[1:], down[1:], strict=True):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from core.settings import GenerationSettings
 
 KEPT = 7
-"""Number of drawing times remembered for each `Effort`. Estimates use the median: the first includes loading."""
+"""Number of drawing times remembered for each `Effort`. Their median counts, as the first includes loading."""
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ class Driver:
         prompts: PromptSet,
         classes_in_mask: InMask = NO_MASK,
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
-        """Return the `drawn` images that this recipe would draw in the same way now, by caption and seed. `own` has its
+        """Return the `drawn` images that this recipe would draw in the same way now, by caption and seed. `own` are the
         method's settings (`Recipe.drawn_with`). Facts that a lineage does not record count as equal.
         """
         method = method_of(recipe.method)

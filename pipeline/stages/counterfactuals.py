@@ -73,7 +73,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         for option in item.options:
             if option.used:
                 require(keyword_checks(item.keyword, caption.text, task, item.forced))
-                # Only the first check counts, that it changes something: a lost protected word shows in the caption.
+                # Only the first check counts (something changes): a lost protected word will show in the caption.
                 require(alternative_checks(item.keyword, option.text, task)[:1])
     pools, at_once = edit_pools(caption, alternatives, settings)
     if not pools:

@@ -1,7 +1,6 @@
-"""Caption to perturbations: counterfactual captions with one edit each, of a requested type.
-
-The edit is the difference between the two captions, however the reply describes it. It is checked to be at one place,
-of the requested type, and unlike both the words that it replaces and those that the task protects.
+"""Caption to perturbations: counterfactual captions with one edit each, of a requested type. The edit is the difference
+between the two captions, however the reply describes it. Checks require that it is at one place, is of the requested
+type, and is unlike the words that it replaces and those that the task protects.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from services.runs.live_images import Previews
 from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
 
 REPLACED = "An earlier stage was changed after your edit, so this ran again. Undo or the history restores your edit."
-"""Notice at a stage whose value a person wrote and a model replaced, since an earlier stage had changed."""
+"""Notice at a stage where a model replaced a person's value, because an earlier stage had changed."""
 
 
 class RunStage(RunCommand):
