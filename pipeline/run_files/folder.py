@@ -24,7 +24,7 @@ from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
 class FolderStore(MemoryStore):
-    """Stores a request's results in a new folder, or in the folder that it began. Other folders raise UserError."""
+    """Stores a request's results in a new folder, or in one with its earlier results. Other folders raise UserError."""
 
     def __init__(
         self,

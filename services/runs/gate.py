@@ -144,7 +144,7 @@ def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | Non
 
 
 def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:
-    """Return seeds to try, in order, until one gives planned images that do not exist yet."""
+    """Return the seeds to try in order. The first one that plans an image which does not exist yet is used."""
     if drawing.seed_mode == "fixed":
         return (0,)
     if drawing.seed_mode == "random":

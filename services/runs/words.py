@@ -52,7 +52,7 @@ def text_progress(run: RunSummary) -> str:
 
 
 def edited_rows(shares: Sequence[EditedShare]) -> list[dict[str, Any]]:
-    """Return these shares of changed values as rows with the columns `EDITED_COLUMNS`."""
+    """Return shares of changed values as table rows with the columns `EDITED_COLUMNS`."""
     return [facts(one, "profile stage values changed", share=round(one.share, 4)) for one in shares]
 
 
