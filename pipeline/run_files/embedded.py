@@ -130,7 +130,7 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
 
 
 def require_run_in(data: bytes) -> EmbeddedRun:
-    """Return the run in an image file's bytes. Raises NoRun if it has none, UserError if it is bad or no image."""
+    """Return the run in an image file's bytes. Raises NoRun if it has none, UserError if it is damaged or no image."""
     run = read_run_in(data)
     if run is None:
         opened(data)

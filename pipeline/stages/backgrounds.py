@@ -136,7 +136,7 @@ def _own_pictures(settings: BackgroundsSettings, seed: int) -> StageValue[Counte
 
 
 def own_picture(folder: str, name: str) -> Path:
-    """Return the path of a picture of the folder. Raises UserError if the folder has no picture of this name."""
+    """Return the path of a picture in the folder. Raises UserError if the folder has no picture of this name."""
     file = Path(folder).expanduser() / name
     if file.name != name or not file.is_file():
         raise UserError(f"There is no picture “{name}” in the folder {folder}: run the backgrounds again.")

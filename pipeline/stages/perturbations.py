@@ -142,7 +142,7 @@ def _each_once(made: Sequence[Typed]) -> tuple[CounterfactualCaption, ...]:
 
 
 def _kept(source: str, made: Sequence[Typed], task: Task) -> list[str]:
-    """Return a sentence that counts kept captions by type and rejected ones by check. Empty if all were kept."""
+    """Return a list: empty if all captions were kept, else one sentence that counts kept and rejected captions."""
     requested, used = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
     if requested == used:
         return []

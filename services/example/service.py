@@ -313,7 +313,7 @@ class ExampleWorkspace:
         )
 
     def _batch(self, kind: TaskKind) -> int | None:
-        """Return the number of the batch of a kind of task, even if it is not recorded yet; None without one."""
+        """Return the number of the example's batch for a kind of task, recorded or not; None if there is no batch."""
         record = self._workspace.example.record()
         if record is None or not self.offered:
             return None
