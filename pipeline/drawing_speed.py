@@ -85,7 +85,7 @@ class SideTime:
         self._spent = self._last = 0.0
 
     def affordable(self, share: float) -> bool:
-        """Return True if one more run of the side task, as long as the last, keeps it within this share of all time."""
+        """Return True if the side task, run once more, would stay within this share of the time since the start."""
         return self._spent + self._last <= share * (time.monotonic() - self._start)
 
     @contextmanager
