@@ -192,7 +192,7 @@ class MixedRow:
     asked: str
     seen: str
     effect: Figure
-    """Increase, -1 to 1, of the share of images in which `seen` looks changed, with a 95 % interval."""
+    """Mean change, -1 to 1, of the look of `seen` (0 as before, 1 as its alternatives), with a 95 % interval."""
     own: Figure
     p_adjusted: float | None
 

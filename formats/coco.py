@@ -101,7 +101,9 @@ class CocoSource(Source):
     def prepare(self) -> None:
         label = self.options.get("label", "")
         if label not in ("", "largest"):
-            raise UserError(f"The option “label” of COCO can only be “largest” (object), not “{label}”.", field="label")
+            raise UserError(
+                f"The option “label” of COCO can be “largest” (object) or left out, not “{label}”.", field="label"
+            )
         self._largest = label == "largest"
         near = (path for folder in ("annotations", "") for path in self.files.files(folder, deep=False))
         names = list(near) if self.in_place else list(self.files.names)

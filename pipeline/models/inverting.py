@@ -184,7 +184,7 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
         else:
             raise UserError(
                 f"This model cannot be inverted: at some noise levels its predictions of kind {kind} do not tell "
-                "picture and noise apart. Use a model that predicts v, or a scheduler that leaves some of the picture."
+                "picture and noise apart; use a model that predicts v, or a scheduler that leaves some of the picture."
             )
         steps.append(Step(time, keep, add, (place + 1) / count))
     return tuple(steps)

@@ -482,7 +482,7 @@ def test_a_study_is_extended_and_closed(desk: Desk) -> None:
     page.wait_for_selector("#run")
     page.fill("[name='more.votes']", "4")
     page.click("#more-votes")
-    expect(page.locator("[data-problem='more.votes']")).to_contain_text("only be added")
+    expect(page.locator("[data-problem='more.votes']")).to_contain_text("can only be raised")
     page.fill("[name='more.votes']", "7")
     page.fill("[name='more.consensus']", "5")
     assert "20 more votes" in desk.confirm("#more-votes")

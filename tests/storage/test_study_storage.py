@@ -152,7 +152,7 @@ def test_votes_go_up_only(workspace: Workspace) -> None:
     studies, study_id = workspace.studies, started(workspace, votes=5, consensus=4)
     with pytest.raises(UserError, match="5 votes already"):
         studies.set_votes(study_id, 4, 3)
-    with pytest.raises(UserError, match="between 1 and 7"):
+    with pytest.raises(UserError, match="needs 1 to 7 equal answers"):
         studies.set_votes(study_id, 7, 8)
     studies.set_votes(study_id, 5, 4)
     assert len(studies.rules_history(study_id)) == 1

@@ -253,7 +253,7 @@ def test_begun_cancelled_and_begun_again(filled: Workspace, retrainings: Retrain
             "behind HTTP cannot be trained further",
         ),
         (replace(QUICK, batch=1), "at least 2 images"),
-        (replace(QUICK, unseen="fashion"), "“fashion”: there are time of day, weather"),
+        (replace(QUICK, unseen="fashion"), "type “fashion”. Choose: time of day, weather"),
         (replace(QUICK, asked=EvaluationQuestion(Subject(filter=ImageFilter(text="unicorn")), CLASSIFIER)), "no test"),
     ],
 )

@@ -31,7 +31,7 @@ def test_a_card_shows_what_was_kept_and_rejected_and_every_value_can_be_edited(s
     card = parts_of(studio, run)["counterfactuals"]
     assert "Kept 8 of 10:" in card and "domain 0 of 2. Rejected by check: “one change” 2." in card
     assert "not one change" in card and "2 places of the caption were changed" in card and " alike</small>" in card
-    assert "no edit of this caption of these types: subject, object." in card
+    assert "no edit of these types for this caption: subject, object." in card
     held = captions(studio, run).items
     assert [item.used for item in held] == [True, True, True, True, False]
 

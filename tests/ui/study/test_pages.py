@@ -187,7 +187,14 @@ def test_before_and_after_stand_side_by_side_where_they_differ(studio: Studio, c
             {"valid": "100 %", "agreement": "AC1 1.00 raw 1.00 · alpha undefined"},
             "there is only one answer",
         ),
-        ([SPLIT], {"valid": "no figure yet", "discarded": "1 worst 0 %, best 100 %"}, "no image found a consensus"),
+        (
+            [SPLIT],
+            {
+                "valid": "no figure yet",
+                "discarded": "1 valid images: 0 % if all of these were invalid, 100 % if all were valid",
+            },
+            "no image found a consensus",
+        ),
     ],
 )
 def test_thin_data_is_said_in_words(
