@@ -1,4 +1,4 @@
-"""Checks of a subject in front of a new background: its pixels are unchanged, and no second subject shows."""
+"""Checks of an image with a new background: the subject's pixels are unchanged, and no second subject shows."""
 
 from __future__ import annotations
 

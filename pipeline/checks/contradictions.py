@@ -23,7 +23,7 @@ class Rule(Data):
     """A rule: a text with a word of `one` may not have a word of `other`."""
 
     says: str = Field(min_length=1)
-    """The reason, as a sentence without a full stop."""
+    """Reason why the words contradict each other: a sentence without a full stop."""
     one: tuple[Phrase, ...] = Field(min_length=1)
     other: tuple[Phrase, ...] = Field(min_length=1)
 
@@ -45,7 +45,7 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1000)
 def contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[tuple[str, str], ...]:
-    """Return a pair for each rule that a text breaks: `says`, and a sentence with the first words that break it."""
+    """Return a pair for each rule that a text breaks: its `says`, and a sentence with the first words that break it."""
     broken, lower = [], text.lower()
     for rule in rules:
         # A search for the letters alone is far quicker than one for whole words, and rules out most words.
@@ -58,6 +58,6 @@ def contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[tuple[str, str],
 
 
 def new_contradictions(before: str, after: str) -> list[str]:
-    """Return a sentence for each rule that `after` breaks and `before` does not."""
+    """Return a sentence for each rule that the text `after` breaks and the text `before` does not."""
     known = {says for says, _ in contradictions(before, load_rules())}
     return [sentence for says, sentence in contradictions(after, load_rules()) if says not in known]

@@ -31,7 +31,7 @@ _ZOOMS = np.exp(np.linspace(-0.22, 0.22, 23))
 _ELSEWHERE = 0.04
 """Distance from the best shift, as a share of the short side, beyond which another shift counts as distant."""
 _LEAST_OVERLAP = 0.5
-"""Minimum share of the source that a shifted image must overlap. Smaller overlaps may correlate by chance."""
+"""Minimum share of the source that a shifted image must overlap. Smaller overlaps may match by chance."""
 
 
 class Drift(Data):
@@ -59,7 +59,7 @@ class Drift(Data):
         return shown
 
     def matrix(self, size: tuple[int, int]) -> NDArray[np.float64]:
-        """Return the 2 x 3 matrix from pixels of the source to pixels of the image, both of `size` (width, height)."""
+        """Return the 2 x 3 matrix that maps the source's pixels to the image's, both of `size` (width, height)."""
         rows = [
             ((1 - self.zoom) * (side - 1) / 2 + shift * side)
             for side, shift in zip(size, (self.right, self.down), strict=True)
@@ -156,7 +156,7 @@ def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
 
 
 class _Places:
-    """Correlates outline directions in an image with those in one source, at all shifts in one computation."""
+    """Correlates directions of outlines in an image with those in one source, for all shifts at once."""
 
     def __init__(self, directions: NDArray[np.complex64]) -> None:
         from scipy import fft

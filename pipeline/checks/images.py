@@ -62,15 +62,15 @@ edit shows, and a label is seen, if the image is nearer to its intended text tha
 an image and only shows where to look: it was measured on drawn scenes only (see docs/demo-report.md), where texture
 does not mislead."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
-"""Thresholds of `EDGES_IN_PLACE`: half of the scenes moved sideways fail, and most that were not moved pass."""
+"""Thresholds of `EDGES_IN_PLACE`: half of the scenes that were moved sideways fail, and most others pass."""
 FORM_SIDE = 128
 """Short side, in pixels, at which the outlines of pieces are compared. Their thresholds were measured at this size."""
 WHITE = 127
-"""Grey value above which a pixel of an edge image is an edge."""
+"""Grey value (0 to 255) above which a pixel of a control image counts as an edge."""
 SHAPELESS = ("sky", "water")
 """Classes without a stable form: clouds, stars and waves come and go with the weather."""
 _FLAT, _STEEP = 1.5, 4.0
-"""Gradients in grey values per pixel. Pixels below the first are flat, those above the second may be on an outline."""
+"""Gradients in grey values per pixel. Pixels below the first are flat, pixels above the second may be on an outline."""
 _OUTLINE = 40
 """Minimum number of outline pixels that a piece must have to be compared."""
 _NO_OUTLINES = "The source has no outlines that could be looked for."
@@ -98,8 +98,8 @@ def image_checks(
     """Return all checks of an RGB image of its source's size. Without an embedder, a caption, labels or a mask, the
     checks that need them are left out. Edges are compared at the drawn size, as their tolerance is in pixels. `drawn`
     is the image at that size, if it was resized, and `control` its control image. Without `control`, the image's edges
-    are compared with the source's (`edges_in_place`). `lines` are thresholds that the embedder's profile does not set.
-    `psnr` is the PSNR of the inversion in dB, or None.
+    are compared with the source's (`edges_in_place`). `lines` has thresholds for checks whose threshold the embedder's
+    profile does not set. `psnr` is the PSNR of the inversion in dB, or None.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
     # Only a Canny control image holds edges to compare. For other kinds, the source's edges are compared.
@@ -173,7 +173,7 @@ def without_edits(source_caption: str, counterfactual: CounterfactualCaption) ->
 def edges_kept(
     image: Image.Image, control: Image.Image, conditioning: ConditioningSettings, band: Band = BANDS["edges kept"]
 ) -> Check:
-    """Check the recall of the control's edges in the image's edges, 0 to 1.
+    """Check which share (0 to 1) of the control image's edges the image keeps.
 
         edges kept = |{p in C : some q in E with max(|px - qx|, |py - qy|) <= t}| / |C|
 
@@ -221,8 +221,8 @@ def forms_kept(
     source: Image.Image, image: Image.Image, mask: NamedMask, band: Band = BANDS[FORMS_KEPT]
 ) -> Check | None:
     """Check that the outlines of every large piece of the mask have the same directions as in the source. The figure, 0
-    to 1, is the figure of the worst piece. A melted thing has outlines too, but they run in other directions. None if
-    no piece is large enough or has outlines.
+    to 1, is that of the worst piece. A melted thing has outlines too, but they run in other directions. None if no
+    piece is large enough or has outlines.
 
     form kept = mean over p in O of cos^2(angle between grad source(p) and grad image(p))
 
@@ -286,7 +286,7 @@ def _edit_shows(before: Vector, after: Vector, text: Vector, unedited: Sequence[
 
 
 def _edit_direction(before: Vector, after: Vector, source_text: Vector, text: Vector, band: Band) -> Check:
-    """Check with the directional CLIP similarity that the image changed the way its caption changed.
+    """Check, by directional CLIP similarity, that the image changed in the same way as its caption.
 
         cos(I(generated) - I(source), T(counterfactual caption) - T(caption))
 

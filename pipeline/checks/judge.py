@@ -1,7 +1,7 @@
 """A vision-language model judges a generated image. It gets one question at a time, and each answer becomes a check.
 
-The model is fallible, so its checks are features of the validity score, whose errors people's votes correct. An answer
-"cannot tell", or a reply that cannot be read, counts neither for nor against an image.
+The model is fallible, so its checks only feed the validity score. People's votes correct the score's errors. The answer
+"cannot tell" counts neither for nor against an image, and nor does an unreadable reply.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONGEST_REASON = 300
 """Maximum number of characters of the judge's reason, or of an unreadable reply, in the note of a check."""
 CANNOT_TELL = "cannot tell"
 _ANSWER = re.compile(r"[\s\"'“*_(]*(yes|no|cannot tell)[\s\"'”*_)]*(?:[.,;:!\n–—-]|$)", re.IGNORECASE)
-"""Matches an answer, even if a mark and more text follow, but not the first word of a phrase such as "No idea"."""
+"""Matches an answer, even if a punctuation mark and more text follow, but not the first word of "No idea"."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Factor:
 
 
 FACTORS: Mapping[str, Factor] = DataTable(__file__, Factor, "factors")
-"""Factors by the name of their check."""
+"""Questions to the judge, by the name of the check that the answer becomes."""
 _PROMPT = DataTable(__file__, str, "prompt")
 SCHEMA = object_schema(
     {"reason": text_schema(1, LONGEST_REASON), "answer": {"type": "string", "enum": ["yes", "no", CANNOT_TELL]}}
@@ -64,7 +64,7 @@ SCHEMA = object_schema(
 
 @lru_cache(maxsize=1)
 def questions_key() -> str:
-    """Return a hash of all texts that a judge is sent. Answers to other texts are not comparable."""
+    """Return a hash of the judge's prompt and questions. Answers are comparable only if both are equal."""
     return hashlib.sha256(Path(__file__).with_suffix(".toml").read_bytes()).hexdigest()[:12]
 
 
@@ -74,16 +74,15 @@ class Case:
 
     source: Image.Image
     image: Image.Image
-    """RGB."""
+    """The generated image, RGB."""
     task: Task
     edits: tuple[Edit, ...]
     seed: int = 0
 
 
 def judge_all(judge: LanguageModel, cases: Sequence[Case], settings: LanguageSettings) -> list[Judgement | UserError]:
-    """Return a judge's judgement of each image, or a UserError if no reply about the image came. A factor without a
-    readable reply gives a check that cannot tell. Raises Cancelled, and CannotLoad for an error that concerns all
-    images.
+    """Return a judge's judgement of each image, or a UserError if no reply about the image came. A question without a
+    readable reply gives a check without a verdict. Raises Cancelled, and CannotLoad for an error of all images.
     """
     began, before = time.monotonic(), getattr(judge, "tokens", 0)  # some models count them
     names = [(at, name) for at, case in enumerate(cases) for name in _factors(case)]
@@ -135,7 +134,7 @@ def _read(reply: str) -> tuple[str, str]:
 
 
 def _check(name: str, result: Answer[tuple[str, str]] | NoAnswer) -> Check:
-    """Return the check of a factor. Its figure is 1 if it passed, 0 if it failed, and None if the judge cannot tell."""
+    """Return the check `name` for a judge's answer. Its figure is 1 if passed, 0 if failed, None without a verdict."""
     if isinstance(result, NoAnswer):
         if not result.reason:
             return Check(name, None, note=str(result.error))

@@ -36,15 +36,15 @@ class References:
 
 _REFERENCES: Mapping[EditType, References] = DataTable(__file__, References)
 _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}
-"""Further edit types whose words an edit type accepts. A background consists of objects with their attributes."""
+"""Edit types whose words are also accepted for another type. A background consists of objects with attributes."""
 _CLEARLY = 0.08
-"""Minimum difference of nearness for an edit to count as another type. It was set on 65 hand-written edits of all
-types: no edit is assigned another type. Each of them was also paired with the wrong types: 289 of these 327 pairs are
-detected. Subject and object count as one type, and so do attribute and background."""
+"""Minimum lead in nearness of another edit type for an edit to count as that type. It was set on 65 hand-written edits
+of all types: no edit is assigned another type. Each of them was also paired with the wrong types: 289 of these 327
+pairs are detected. Subject and object count as one type, and so do attribute and background."""
 
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:
-    """Return the alternatives, after measuring the similarity of each option that has none yet."""
+    """Return the alternatives, with a similarity added to each option that has none yet."""
     items = []
     for item in value.items:
         new = [option for option in item.options if option.similarity is None]
@@ -75,8 +75,8 @@ def similarities(
 def closeness(
     change: Change, edit_type: EditType, task: Task, sentences: Sentences, raw: bool = False
 ) -> tuple[float | None, str]:
-    """Return the highest similarity of a change's new words to the replaced words and to the protected names, and the
-    phrase that has it. Return None and "" if there is nothing to compare. With `raw`, the similarity is the plain
+    """Return the highest similarity of a change's new words to the replaced words or a protected name, and the phrase
+    with this similarity. Return None and "" if there is nothing to compare. With `raw`, the similarity is the plain
     cosine, and protected names count for any edit type.
     """
     names = _protected("object" if raw else edit_type, task)
@@ -117,7 +117,7 @@ def _groups(kind: EditType) -> list[list[str]]:
 
 
 def _protected(edit_type: EditType, task: Task) -> list[str]:
-    """Return the names, up to their first comma, that an edit of a subject or object must not come close to."""
+    """Return the protected names, each up to its first comma, for edits of a subject or object, else no names."""
     firsts = (name.partition(",")[0].strip() for name in task.kept())
     return [first for first in firsts if first] if edit_type in ("subject", "object") else []
 

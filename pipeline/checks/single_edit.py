@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from core.words import token_spans, tokens
 
 _JOINING = frozenset(("a", "an", "the", "of"))
-"""Words that do not split a change if they stay: "on a hill" to "in a valley" is one change."""
+"""Words that do not split a change in two if they stay: "on a hill" to "in a valley" is one change."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Change:
     came: str
     """The new words. "" if words were only removed."""
     keyword: str
-    """The words to replace: `gone`. If words were only added or only removed, the word before them is included, or at
-    the start of the text the word after them."""
+    """The words to replace: `gone`. If words were only added or only removed, the word before them is included. At the
+    start of the text it is the word after them."""
     alternative: str
     """The replacement: `came`, with the neighbouring word that `keyword` includes, if any."""
 

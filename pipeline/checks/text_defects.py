@@ -16,7 +16,7 @@ from core.words import says_something, singular, tokens
 PHRASE = 3
 """Number of words in a row that count as a phrase."""
 OFTEN = 3
-"""Minimum number of occurrences for a phrase to count as repeated, unless it occurs as often in the source."""
+"""Minimum number of times that a phrase must occur to count as repeated, unless the source has it as often."""
 _INTRODUCES = {"a", "an", "one", "two", "three", "four", "five", "six", "several", "another"}
 _SCENERY = frozenset(
     "day night morning evening afternoon dawn dusk sunset sunrise sky sun moon weather light background foreground "
@@ -25,7 +25,7 @@ _SCENERY = frozenset(
 )
 """Words that an edit of weather, time or place may remove, though a text introduces them with an article."""
 _LONGEST_NAME = 3
-"""Maximum number of words after an article that may name the thing: "a red bird sits" gives red, bird and sits."""
+"""Maximum number of words after an article that may name a thing. For "a red bird sits" they are red, bird and sits."""
 
 
 def repeated(source: str, text: str) -> tuple[str, int] | None:

@@ -28,8 +28,8 @@ WITH_CONSEQUENCES = (*SCENE_WIDE, "background")
 
 
 FEW_CONSEQUENCES, MOST_CONSEQUENCES = 4, 0.4
-"""Maximum number of content words that may change besides an edit `WITH_CONSEQUENCES`, and the maximum as a share of
-the source's content words. The larger of the two applies. A caption with more changes describes another scene."""
+"""Limits for an edit `WITH_CONSEQUENCES`: the number of other content words that may change, and their share of the
+source's content words. The larger limit applies. A caption with more changes describes another scene."""
 
 
 def task_checks(task: Task) -> tuple[Check, ...]:
@@ -54,7 +54,7 @@ def caption_checks(text: str, task: Task) -> tuple[Check, ...]:
 
 
 def keyword_checks(keyword: str, caption: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
-    """Check that a keyword is in the caption and not protected; a `forced` keyword may be protected."""
+    """Check that a keyword is in the caption and not protected by the task. A `forced` keyword may be protected."""
     if not tokens(keyword):
         return (check_of("keyword not empty", False, "A keyword is empty: fill it in, or remove it."),)
     missing = f"“{keyword}” is not in the caption: use words exactly as the caption has them."
@@ -94,7 +94,7 @@ def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, ta
     """Check that a counterfactual caption has its edits, keeps every protected word (except one that a person insists
     on changing) and makes sense. If an edit has consequences, such as new weather, a few other words may change, and
     their check passes with a remark. If `source` is "", the text describes a background, which may name no protected
-    class. The checks that the writing stage recorded come last. A caption that it left empty has only these.
+    class. The checks recorded when the caption was written come last. If it was left empty, only these are returned.
     """
     if counterfactual.checks and not tokens(counterfactual.text):
         return counterfactual.checks
@@ -130,7 +130,7 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
 
 
 def no_class_named(text: str, names: tuple[str, ...]) -> Check:
-    """Check that the description of a background names none of these words."""
+    """Check that `text`, which describes a background, names none of the protected classes `names`."""
     named = classes_in(text, Task("segmentation", protected=names))
     note = f"The background names {_quoted(list(named))}, which only the subject may show."
     return check_of("no class named", not named, note)
@@ -143,7 +143,7 @@ def require(checks: tuple[Check, ...]) -> None:
 
 
 def check_of(name: str, passed: bool, note: str = "") -> Check:
-    """Return a check without a figure. The note tells why it failed."""
+    """Return a check without a figure. Its note says why it failed, and is dropped if it passed."""
     return Check(name, passed, note="" if passed else note)
 
 
@@ -156,7 +156,7 @@ def _quoted(words: list[str]) -> str:
 
 
 def _nothing_unasked(source: str, counterfactual: CounterfactualCaption) -> Check:
-    """Check that no words changed except the words of the edits. Words without content, and plurals, do not count."""
+    """Check that no words changed except those of the edits. Words without content do not count, nor do plurals."""
     name = "nothing unasked changed"
     gone, came = unasked_words(source, counterfactual)
     if not gone and not came:
@@ -196,7 +196,7 @@ def _asked(counterfactual: CounterfactualCaption) -> set[str]:
 
 
 def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words that disappeared, and those that were added, besides the edits. In text order, each once."""
+    """Return the removed words and the added words that belong to no edit, in text order, each once."""
     before, after = tokens(source), tokens(counterfactual.text)
     gone: list[str] = []
     came: list[str] = []
@@ -222,7 +222,7 @@ def _few(words: tuple[str, ...], most: int = 4) -> str:
 
 
 def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Check:
-    """Check that each protected word occurs as often as before. Else one of two cars may be lost."""
+    """Check that each protected word occurs as often as before, unless `waived`. Else one of two cars may be lost."""
     words = [word for word in protected_words_in(before, task) if word not in waived and contains(after, word)]
     fewer = [word for word in words if len(find_phrase(after, word)) < len(find_phrase(before, word))]
     verb = "is" if len(fewer) == 1 else "are"
@@ -231,7 +231,7 @@ def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Ch
 
 
 def _nothing_added(before: str, after: str, task: Task) -> Check:
-    """Check that the new text names no further protected class, which would be missing from the mask."""
+    """Check that the new text names no additional protected class, as the mask would not have it."""
     new = [name for name in classes_in(after, task) if name not in classes_in(before, task)]
     return check_of("nothing protected added", not new, f"{_quoted(new)} was not named before, but the mask is kept.")
 

@@ -19,12 +19,12 @@ set_methods(lambda name: METHODS[name].settings_type)
 
 
 def method_of(name: str) -> MethodDescription:
-    """Return the description of a method. An unknown method has no type of settings and no artifacts."""
+    """Return the description of a method. That of an unknown method has no settings type and no artifacts."""
     return METHODS.get(name) or MethodDescription(name)
 
 
 def read_lineage(plain: Mapping[str, Any]) -> Lineage:
-    """Read the lineage that `Lineage.plain` wrote; other keys are ignored. Raises KeyError, TypeError or ValueError."""
+    """Read a lineage from the data of `Lineage.plain`. Raises KeyError, TypeError or ValueError for other data."""
     seed, settings = plain["seed"], plain["settings"]
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
         raise ValueError("the seed is no whole number of 64 bits")

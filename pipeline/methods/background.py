@@ -66,7 +66,7 @@ SUBJECT_MASK, BEHIND = "subject mask", "background"
 REACH = 0.055
 """Width of the band around the subject, as a share of the short side, in which the control image has no edges."""
 OWN_PICTURES = "pictures of a folder"
-"""Name of the model in lineages of images whose background is a person's picture."""
+"""Name that lineages record as the model if the background is a person's picture."""
 _NO_MODEL: Any = SimpleNamespace(name=OWN_PICTURES, preview=lambda: None)
 """Takes the place of the generator if the backgrounds are a person's pictures."""
 _EQUAL = "All images of a caption are equal, as their background is one picture: let the subject move to vary them."
@@ -83,7 +83,7 @@ class BackgroundSettings(ControlNetSettings):
     painted: Region | None = None
     """The region outside the subject, which may change. Not a setting of a run."""
     subject: SubjectSettings = SubjectSettings()
-    """Settings of the subject, with the words by which the checks find it again."""
+    """Settings of the subject, including the words by which the checks find it in the new image."""
     backgrounds: BackgroundsSettings = BackgroundsSettings()
     """Settings of backgrounds. Only folder, bank and words to avoid are used."""
     matrix: Matrix | None = None
@@ -113,7 +113,7 @@ class BackgroundSettings(ControlNetSettings):
         return *super().pixels(), self.composite, self.painted, chosen
 
     def plain(self) -> dict[str, Any]:
-        """Return plain data, without the path to the folder and without settings that only the stages read."""
+        """Return the settings as plain data, without the folder's path and settings that only text stages read."""
         chosen = self.backgrounds
         read = {"folder": Path(chosen.folder).name, "bank": chosen.bank, "avoid": chosen.avoid}
         return super().plain() | {"backgrounds": {name: value for name, value in read.items() if value}}
@@ -138,7 +138,7 @@ class ComposedImage(DrawnImage):
 
 
 class _WhenNeeded:
-    """The generator, which is loaded only when it draws: pictures of a folder need none."""
+    """The generator, loaded only when it draws. Pictures from a folder need no generator."""
 
     placing = waits = ""
 
@@ -226,7 +226,7 @@ class BackgroundMethod(ControlNetMethod):
     def _of_bank(
         self, blank: Image.Image, request: DrawRequest, size: int, drawing: GenerationSettings, on_step: OnStep
     ) -> DrawnImage:
-        """Return the background for a text. It is drawn alone with a seed from the text, so it is always the same."""
+        """Return the background for a text. It is drawn alone, with a seed made from the text, so it never changes."""
         generator: Any = self._at_work
         model = generator.name
         if isinstance(generator, Inverts):  # the key names the weights

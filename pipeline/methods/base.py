@@ -28,7 +28,7 @@ from pipeline.seams import InversionStore, Method, Models, P, Prepared, Source
 
 
 class MethodDescription:
-    """Description of a method. This base class describes an unknown method."""
+    """Description of a drawing method. This base class describes an unknown method."""
 
     title = ""
     settings_type: type[MethodSettings] = UnreadSettings
@@ -42,7 +42,7 @@ class MethodDescription:
     steps_setting = "generation.steps"
     """Name of the setting for the number of denoising steps."""
     decided: Mapping[str, Any] = MappingProxyType({})
-    """Settings of the generation that the method decides by itself, with their values."""
+    """Generation settings that the method fixes, with their values."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -60,11 +60,11 @@ class MethodDescription:
         return tuple(self.settings_type.model_fields) if self.known else ()
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        """Return this method's part of a run's settings, with caption and region if pixels depend on them."""
+        """Return this method's part of a run's settings. Includes caption and region if the pixels depend on them."""
         return self.settings_type.model_validate({name: getattr(settings, name) for name in self.sections})
 
     def equal_images(self, settings: MethodSettings) -> str:
-        """Return a sentence that tells why all images of a caption are equal with these settings, or ""."""
+        """Return a sentence on why these settings make all images of a caption equal, or "" if they do not."""
         return ""
 
     def planning(self, settings: Settings) -> GenerationSettings:
@@ -88,7 +88,7 @@ class MethodDescription:
         return None
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
-        """Return the model's name as in lineages, or "" if it is unknown. Loads nothing."""
+        """Return the drawing model's name, as lineages record it, or "" if it is unknown. Loads nothing."""
         return ""
 
     def runs(self, models: Models) -> str:
@@ -125,8 +125,8 @@ class MethodDescription:
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """Return, by name, the artifacts that depend on the mask, as a new image of a source of `size` (width, height)
-        would have them.
+        """Return the artifacts, by name, that a new image with this mask would have and that depend on the mask. `size`
+        is the source's (width, height).
         """
         return {}
 
@@ -135,7 +135,7 @@ class MethodDescription:
         return None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time that `Method.prepare` takes for a source, as a multiple of the time for an image."""
+        """Return the time that `Method.prepare` takes for a source, as a multiple of the time to draw an image."""
         return 0.0
 
     def with_models(
@@ -145,8 +145,8 @@ class MethodDescription:
         labels: Sequence[str] = (),
         inversions: InversionStore | None = None,
     ) -> Method[Any]:
-        """Return the method with its models, loaded. Checks compare a label with `labels`. `inversions` stores
-        inversions. Raises UserError if the method is unknown.
+        """Return the method with its models loaded. `labels` are the classes with which checks compare an image's
+        label. `inversions` caches inversions. Raises UserError if the method is unknown.
         """
         if self.method_type is None:
             raise UserError(
@@ -162,7 +162,7 @@ class MethodDescription:
         return profile.generator
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        """Return an image's settings at its `size`, named as in AUTOMATIC1111's web UI. Unknown settings are None."""
+        """Return an image's settings, named as in AUTOMATIC1111's web UI. Unknown ones are None. `size` is its size."""
         return self._fields(lineage, lineage.model, size, made_with)
 
     def _fields(
@@ -195,7 +195,7 @@ def mask_key(mask: NamedMask | None) -> object:
 
 
 class Preparations:
-    """A cache of the latest preparations, shared by many captions and seeds. May be used from any thread."""
+    """A cache of what methods prepared for the latest sources. Captions and seeds share it. Thread-safe."""
 
     def __init__(self) -> None:
         self._latest = Latest[Prepared](4)
@@ -209,7 +209,7 @@ class Preparations:
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> P:
-        """Return the preparation of a source, cached if it still fits. Raises errors of `Method.prepare`."""
+        """Return what a method prepares for a source, from the cache if possible. Raises errors of `Method.prepare`."""
         key = (description.name, description.preparation_key(source, settings))
         cached: Any = self._latest.get(key)
         if cached is not None:

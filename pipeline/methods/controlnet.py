@@ -43,7 +43,7 @@ CONTROL_IMAGE = "control image"
 _MODULES = {"canny": "canny", "soft edges": "softedge_hed", "line art": "lineart", "depth": "depth_midas"}
 """Names of the kinds of conditioning in the web UI's ControlNet extension."""
 _OF_INVERTED = {"fresh_noise", "fresh_noise_by_type", "inversion_evaluations"}
-"""Settings without effect if drawing starts from noise."""
+"""Names of settings that have no effect if drawing starts from random noise."""
 _EQUAL = "Without fresh noise, all images of a caption are equal, so one is made: raise fresh noise to get more."
 _UNEVEN = (
     "Shares of fresh noise by edit type need some fresh noise for all captions too, so that each seed gives another "
@@ -85,7 +85,7 @@ class ControlNetSettings(BatchedSettings):
         return self.control(), self.generation.model_dump(exclude=plans | unread), self.inverted_under
 
     def control(self) -> dict[str, Any]:
-        """Return all that decides the control image of a source, except its size."""
+        """Return the settings that determine a source's control image, except its size."""
         return self.conditioning.model_dump(include={"kind", *self.conditioning.own_fields()})
 
 
@@ -146,7 +146,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     def _inverted(
         self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
     ) -> Inversion:
-        """Invert the source on its control image, as images are drawn on it too and the result is more exact."""
+        """Invert the source with its control image. Images are drawn with it too, and the inversion is more exact."""
         generator, drawing = self._inverts(settings), settings.generation
         held_to = Control(control, drawing.control_strength, drawing.control_until)
         return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)
@@ -287,7 +287,7 @@ class ControlNetDescription(MethodDescription):
         return evaluations if drawing.inverted else 0.0
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        """Add the fields of the ControlNet extension. A lineage names base model and ControlNet with a plus between."""
+        """Add the fields of the web UI's ControlNet extension. A lineage's model is "base model + ControlNet"."""
         settings = lineage.settings
         if not isinstance(settings, ControlNetSettings):
             return super().parameters(lineage, size, made_with)

@@ -1,4 +1,4 @@
-"""The base of methods whose model draws in batches: lineage, checks, and scaling back to the source's size."""
+"""Base of methods whose model draws in batches: adds lineage and checks, and scales images to the source's size."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BatchedSettings(MethodSettings):
 
     @classmethod
     def own(cls, settings: MethodSettings) -> Self:
-        """Return `settings`, checked to be those of this method. Raises TypeError for settings of another method."""
+        """Return `settings` unchanged. Raises TypeError if they are settings of another method."""
         if not isinstance(settings, cls):
             raise TypeError(f"the method takes {cls.__name__}, not {type(settings).__name__}")
         return settings
@@ -67,7 +67,7 @@ class DriftingSettings(BatchedSettings):
 
 @dataclass(frozen=True)
 class PlacedImage(DrawnImage):
-    """A drawn image whose drift against its source was measured, and undone if possible."""
+    """A drawn image whose drift from its source was measured, and undone if possible."""
 
     drift: Drift | None = None
     """Shift and zoom by the model, or None if they cannot be measured."""
@@ -161,7 +161,7 @@ class DrawingMethod(ABC, Generic[R]):
     def _embed(
         self, prepared: Sequence[R], images: Sequence[CaseRequest], fitted: Sequence[Image.Image | None]
     ) -> None:
-        """Embed the images and texts that a batch's checks compare, if the embedder takes several at once."""
+        """Embed all images and texts that a batch's checks compare at once, if the embedder can do that."""
         pictures, texts = list[Image.Image](), list[str]()
         embedder: object = self._embedder
         if not isinstance(embedder, BatchEmbedder):
@@ -230,7 +230,7 @@ class DrawingMethod(ABC, Generic[R]):
 
 
 class DriftingMethod(DrawingMethod[R]):
-    """A method whose `_draw` returns `placed` images, and whose settings are `DriftingSettings`."""
+    """A method whose model may shift or zoom images. Uses `DriftingSettings`. `_draw` must return `placed` images."""
 
     def _recorded(self, case: TestCase, result: DrawnImage) -> TestCase:
         drift = result.drift if isinstance(result, PlacedImage) else None
@@ -240,12 +240,12 @@ class DriftingMethod(DrawingMethod[R]):
 
 
 def part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
-    """Report a step of drawing `number` (from 0) as progress in a series of `parts` equally long drawings."""
+    """Report a step of drawing `number` (from 0) as progress in a series of `parts` drawings of equal length."""
     on_step(number * total + done, parts * total)
 
 
 def evenly(waiting: int | None, most: int) -> int:
-    """Return the smallest batch size that needs no more batches than `most`, or `most` if `waiting` is unknown."""
+    """Return the smallest batch size for `waiting` images that needs as few batches as `most`, or `most` if None."""
     if waiting is None:
         return most
     batches = max(1, math.ceil(waiting / most))
@@ -265,5 +265,5 @@ def shown_classes(text: str, task: Task, classes_in_mask: InMask) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _named(text: str, protected: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the protected classes that a caption names. Cached, since each view of a run asks for every image."""
+    """Return the protected classes that a caption names. Cached, since each page of a run asks for every image."""
     return classes_in(text, Task("segmentation", protected=protected))

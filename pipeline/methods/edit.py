@@ -38,7 +38,7 @@ GUIDANCES = (1.5, 1.4, 1.3, 1.2, 1.1, 1.0)
 SELF_REPLACEMENTS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of self-replacement that a sweep tries, from a strong to a weak edit. LANCE tries the same shares."""
 SWEEP = "strength"
-"""Name of the check that reports the edit strength that the sweep of strengths chose."""
+"""Name of the check that reports the edit strength that a sweep chose."""
 _EQUAL = "An edit of the inverted source has no noise of its own, so all images of a caption are equal and one is made."
 _UNREAD = (
     "The text encoder reads no difference between this caption and that of the source: change words that the model "
@@ -69,7 +69,7 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     @property
     def swept(self) -> tuple[float, ...]:
-        """Strengths that a sweep tries, from strong to weak, if they draw different images. Empty without a sweep."""
+        """Strengths that a sweep tries, from strong to weak, without duplicates in effect. Empty without a sweep."""
         if self.edit.sweep == "guidance":
             return GUIDANCES
         values = SELF_REPLACEMENTS if self.edit.sweep == "self-replacement" else ()
@@ -146,7 +146,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return self._description.prompt(self._prompts, unedited, source.task, in_mask(source.mask, source.task)) or ""
 
     def _inversion(self, prepared: ControlNetPrepared) -> Inversion:
-        """Return the prepared inversion, or a new one if the prompt was reworded since."""
+        """Return the prepared inversion, or a new one if the prompt of the source has changed since."""
         prompt, inversion = self._source_prompt(prepared.source), prepared.inversion
         if inversion is not None and inversion.caption == prompt:
             return inversion
@@ -154,7 +154,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return self._inverted(prompt, prepared.settings, picture, prepared.control, lambda _done, _total: None)
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
-        """Return the prompt of the source, which takes the place of a negative prompt."""
+        """Return the prompt of the source, which is used as the negative prompt."""
         return self._source_prompt(prepared.source)
 
     def _request(self, prepared: ControlNetPrepared, prompt: str, image: CaseRequest) -> DrawRequest:
@@ -239,7 +239,7 @@ class EditDescription(ControlNetDescription):
         return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time to prepare a source, in image times, which double if each image draws the source too."""
+        """Return the time to prepare a source, in drawing times of an image, which double if it draws its source."""
         own = _own(settings).edit
         reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
         return super().preparing(settings) / (2 if reads_source else 1)

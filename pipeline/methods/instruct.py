@@ -1,8 +1,8 @@
 """The method `instruct`: an editor changes the source as an instruction says, such as "change sunny to snowy".
 
-No control image keeps the shapes of the source. So two checks compare each image with the source: its edges, beyond
-what chance would find, and the outlines of pieces of its mask. An image fails below their thresholds. Before that, a
-picture that was shifted or zoomed a little as a whole is moved back (`pipeline.checks.drift`).
+No control image keeps the shapes of the source. So two checks compare each image with the source: its edges (corrected
+for chance), and the outlines of pieces of its mask. An image fails below their thresholds. Before that, a picture that
+was shifted or zoomed a little as a whole is moved back (`pipeline.checks.drift`).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class InstructMethod(DriftingMethod[InstructPrepared]):
         return prepared.settings.editing.batch or evenly(waiting, self._model.batch(prepared.picture.size))
 
     def together(self, prepared: InstructPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return the hash of the source, since an editor reads one source at a time."""
+        """Return the hash of the source. A batch has images of one source, as an editor reads one source at a time."""
         return image_sha(prepared.source.image)
 
     def _draw(

@@ -1,4 +1,4 @@
-"""The models of a profile, each loaded at its first use. Only this module knows which class implements which seam."""
+"""The models of a profile, each loaded at its first use. Only this module maps profile sections to model classes."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ CLASSES: Mapping[type[Data], str] = {
     ClipEmbedder: "embedder:Clip",
     SentenceModel: "sentences:SentenceEmbedder",
 }
-"""Module and class of each section's model. The module is imported when the model is loaded."""
+"""Module and class of the model that a profile's section describes. The module is imported when the model is loaded."""
 
 
 class _Once:
-    """The model of a role. The first call loads it, one caller at a time. After a failure the next call tries again."""
+    """Returns one model of a profile. The first call loads it. If loading fails, the next call tries again."""
 
     def __init__(self, models: Models, role: str) -> None:
         self._models, self._role, self._lock = models, role, threading.Lock()
@@ -89,7 +89,7 @@ class _Once:
         return made
 
     def release(self) -> bool:
-        """Drop the model; a thread that uses it still finishes. Return False if it is not loaded, or still loading."""
+        """Drop the model. A thread that uses it can finish. Return False if it is not loaded, or still loading."""
         if not self._lock.acquire(blocking=False):  # waiting could let two loading models wait for each other
             return False
         try:
@@ -110,7 +110,7 @@ class Models:
     """
 
     def __init__(self, profile: Profile, free: Callable[[str], int] | None = None) -> None:
-        """`free` returns the free bytes on "cuda" or "cpu"; by default those of the machine."""
+        """`free` returns the free memory of a device ("cuda" or "cpu") in bytes. By default the machine is measured."""
         self.profile, self._free = profile, free or free_memory
         self._lacked_room = False
         """True once a model was released to make room for another."""
@@ -128,7 +128,7 @@ class Models:
         self._held = {role: _Once(self, role) for role in self._sections}
 
     def load(self, role: str) -> Any:
-        """Return a new model of a role. Raises UserError if it cannot be loaded."""
+        """Load and return the model of a role, such as "captioner". Raises UserError if it cannot be loaded."""
         section, kind = self._sections[role], role.removeprefix("detector of ")
         if kind == role:
             more: list[Any] = [self.profile.checks.bands] if role == "embedder" else []
@@ -140,13 +140,13 @@ class Models:
 
     @property
     def loaded(self) -> tuple[str, ...]:
-        """The roles of the models that are in memory, in the order of their last use."""
+        """The roles of the models that are in memory, least recently used first."""
         loaded = (role for role, once in self._held.items() if once.made is not None)
         return tuple(sorted(loaded, key=lambda role: self._held[role].used))
 
     @property
     def fit_together(self) -> bool:
-        """True if all models fit in memory together, and none was released so far to make room. Loads nothing."""
+        """True if all models fit in memory together, and no model has been released to make room. Loads nothing."""
         weights, needed = self.profile.weights(), dict[str, int]()
         for role, once in self._held.items():
             if once.made is None:
@@ -155,16 +155,16 @@ class Models:
         return not self._lacked_room and all(size + WORK <= self._free(place) for place, size in needed.items() if size)
 
     def release(self, role: str) -> None:
-        """Free the memory of a model, such as "captioner", after its use. Raises KeyError for an unknown role."""
+        """Drop a model, such as "captioner", to free its memory. Raises KeyError for an unknown role."""
         if self._held[role].release():
             give_back_memory()
 
     def release_all(self) -> None:
-        """Free the memory of all models, as before another profile replaces them."""
+        """Drop all models to free their memory, for example before another profile is loaded."""
         self.release_others("")
 
     def release_others(self, role: str) -> bool:
-        """Release all models except `role`. Return True if any memory was freed."""
+        """Release all models except the one with this `role`. Return True if a model was released."""
         freed = sum(once.release() for other, once in self._held.items() if other != role)
         if freed:
             self._lacked_room |= bool(role)
@@ -172,7 +172,7 @@ class Models:
         return bool(freed)
 
     def make_room(self, role: str) -> None:
-        """Release least recently used models until the model of a role fits in memory, if its size is known."""
+        """Release the least recently used models until a role's model, if its size is known, fits in memory."""
         weights = self.profile.weights()
         place, size = self._needed(role, weights)
         needs = {other: self._needed(other, weights) for other in self.loaded if other != role}
@@ -186,7 +186,7 @@ class Models:
             self.release(other)
 
     def _needed(self, role: str, weights: Mapping[str, Weights]) -> tuple[str, int]:
-        """Return a model's device, "cuda" or "cpu", and the bytes that it needs there; "" and 0 if unknown."""
+        """Return a model's device ("cuda" or "cpu") and the bytes that it needs there, or "" and 0 if unknown."""
         section = weights.get(role)  # None for a detector of control images that are computed
         if section is None or not section.memory_full:
             return "", 0
@@ -199,7 +199,7 @@ class Models:
         return ("cuda" if cuda else "cpu"), size
 
     def check(self) -> None:
-        """Raise UserError if weights that should be on this machine are missing. Loads nothing, fetches nothing."""
+        """Raise UserError if weights that the profile expects on this machine are missing. Loads nothing."""
         for role, weights in self.profile.weights().items():
             check_local(role, weights)
 
@@ -216,7 +216,7 @@ class Models:
         return cast(Generator, self._held["image generator"]())
 
     def runs(self, role: str) -> str:
-        """Return the device of a drawing model and the reason, in plain words; "" while it is not loaded."""
+        """Return in words where a role's drawing model runs and why, or "" while it is not loaded."""
         return str(getattr(self._held[role].made, "runs", ""))
 
     @property
@@ -254,7 +254,7 @@ class Models:
         return section.name_on(kind) if kind in section.controlnets else ""
 
     def detector(self, kind: ControlKind) -> Detector:
-        """Return the model that draws a kind of control image. Raises UserError if the profile has none."""
+        """Return the model that draws a kind of control image, such as depth. Raises UserError if there is none."""
         role = f"detector of {kind}"
         if role not in self._held:
             raise UserError(f"This profile has no model for {kind}: choose another kind of control image.")

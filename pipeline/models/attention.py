@@ -2,7 +2,7 @@
 
 A picture and its source are drawn in one batch. In the first steps the prompt's words are drawn where the source's
 words are (cross-attention), and the positions of the picture attend to each other as in the source (self-attention).
-Full maps are computed only where they are replaced or read. Everything else runs with the network's own processors.
+Full maps are computed only where they are replaced or read. Other layers keep the network's attention processors.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     import torch
 
 SMALL = 16 * 16
-"""Maximum number of positions of a network level whose self-attention is replaced. If all levels have more, the
-smallest counts."""
+"""Maximum number of positions that a network level may have for its self-attention to be replaced. If every level has
+more, only that of the smallest level is replaced."""
 MOST, PEAK = 1.5, 0.98
-"""Maximum factor by which a faint change grows in a step, and the quantile over positions that measures it."""
+"""Maximum factor that strengthens a faint change in a step, and the quantile over positions taken as its strength."""
 Windows = Sequence[Sequence[int]]
-"""Token ids of a text in windows of equal length, each with its start, its end and its padding."""
+"""Token ids of a text, cut into windows of equal length. Each window has a start token, an end token and padding."""
 
 
 class Alignment(NamedTuple):
-    """Correspondence of the tokens of a prompt to those of the source's prompt, over the tokens of all windows."""
+    """Matches the tokens of a prompt with those of the source's prompt. Token numbers run through all windows."""
 
     moved: torch.Tensor
-    """(source tokens, tokens): the share of each source token's map that goes to a token of the prompt."""
+    """(source tokens, tokens): 1 where a token of the prompt takes over the attention map of a source token, else 0."""
     own: torch.Tensor
-    """(tokens,): 1 for tokens that keep their own map, because no token of the source corresponds to them."""
+    """(tokens,): 1 for tokens of the prompt that keep their own attention map, as no source token matches them."""
     gone: torch.Tensor
     """(source tokens,): 1 for tokens of the source that the prompt changes or drops."""
     new: torch.Tensor
@@ -39,9 +39,9 @@ class Alignment(NamedTuple):
 
 
 def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
-    """Align a prompt with its source, both in the same number of windows. `end` is the id of the token that ends a
-    text. Tokens that replace the same number of others take over their attention maps, one by one. Starts, ends and
-    padding (which carries meaning too) correspond by position.
+    """Match a prompt's tokens with its source's tokens, both in the same number of windows. `end` is the id of the end
+    token. If a part of the text was replaced by as many tokens, they are matched one by one. Start, end and padding
+    tokens (padding carries meaning too) are matched by position.
     """
     import torch
 
@@ -71,7 +71,7 @@ def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
 
 
 class AttentionControl:
-    """Controls the attention of the last rows of a batch by that of the source, which is the row before them."""
+    """Lets the last rows of a batch take over attention maps of their source, which is the row before them."""
 
     def __init__(
         self,
@@ -82,11 +82,10 @@ class AttentionControl:
         region: torch.Tensor | None = None,
         least_change: float = 0.0,
     ) -> None:
-        """Replace cross-attention in the first `cross_steps` steps, and each row's self-attention in its `self_steps`.
-        A picture stays as its source where maps of changed tokens are below `local_blend` of their maximum, and where
-        `region` (h, w), 0 to 1, is 0. Without both (0 and None), the whole picture may change. `least_change` is the
-        minimum strength of a change after the last step, and in proportion before. A fainter change is strengthened in
-        each step.
+        """Replace cross-attention in the first `cross_steps` steps. `self_steps` has this number for each row's
+        self-attention. A picture stays equal to its source where attention to changed tokens is below `local_blend` of
+        its maximum, and where `region` (h, w), 0 to 1, is 0. By default all of it may change. A change weaker than
+        `least_change` is strengthened. This minimum grows with the share of steps done.
         """
         import torch
 
@@ -95,19 +94,19 @@ class AttentionControl:
         self._local_blend, self._region, self._least_change = local_blend, region, least_change
         self._size, self._small = (0, 0), 0
         self._seen: Any = 0.0
-        """Sums of the maps of changed tokens so far: of the source's tokens, and of the row's, (rows, 2, h, w)."""
+        """Sum of the attention to changed tokens so far, (rows, 2, h, w): for the source's tokens, then the row's."""
         self.step = 0
-        """Zero-based number of the step that is drawn."""
+        """Zero-based number of the present denoising step."""
 
     @property
     def reads_source(self) -> bool:
-        """True if attention maps of the source are replaced or read, so that it has to be drawn in the batch."""
+        """True if attention maps of the source are needed, so that the source has to be drawn in the batch."""
         return self._cross_steps > 0 or max(self._self_steps) > 0 or self._local_blend > 0
 
     @contextmanager
     def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
-        """Control the network's attention within the context, for latents of this size, if the control reads the
-        source. Compiled blocks then run uncompiled. Restores the previous processors, also after an error.
+        """Within the context, control the network's attention for `latents` of this size, if `reads_source` is True.
+        Compiled blocks then run uncompiled. The previous attention processors are restored, even after an error.
         """
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
@@ -130,14 +129,14 @@ class AttentionControl:
                 block._compiled_call_impl = call
 
     def wants(self, cross: bool, places: int) -> bool:
-        """Return True if this step replaces or reads the attention maps of a level with `places` positions."""
+        """Return True if this step needs the full cross- or self-attention maps of a level with `places` positions."""
         if cross:
             return self.step < self._cross_steps or (self._local_blend > 0 and places <= self._small)
         return places <= self._small and self.step < max(self._self_steps)
 
     def change(self, maps: torch.Tensor, cross: bool) -> torch.Tensor:
-        """Return attention maps (rows, heads, positions, tokens or positions), with those of the controlled rows
-        replaced if this step replaces them.
+        """Return the attention `maps` (rows, heads, positions, tokens or positions). If this step replaces maps, the
+        controlled rows take over the source's. `cross` is True for cross-attention, False for self-attention.
         """
         import torch
 
@@ -157,8 +156,8 @@ class AttentionControl:
         return torch.cat([others, source[None], rows])
 
     def limited(self, change: torch.Tensor, done: float) -> torch.Tensor:
-        """Return the part of each row's change (rows, c, h, w) to keep after the share `done`, 0 to 1, of the steps.
-        Faint changes are strengthened. The change of the source, if it is a row of the batch, is returned unchanged.
+        """Return each row's change from the source (rows, c, h, w), without parts that must stay and with faint parts
+        strengthened. `done` is the share of steps done, 0 to 1. The source's row, if any, is returned unchanged.
         """
         import torch
         from torch.nn import functional
@@ -194,7 +193,7 @@ class AttentionControl:
 
 
 class _Controlled:
-    """An attention processor under control. If the control needs no maps, the network's own processor runs."""
+    """An attention processor whose maps an `AttentionControl` changes. If it needs none, the previous one runs."""
 
     def __init__(self, control: AttentionControl, own: Any) -> None:
         self._control, self._own = control, own

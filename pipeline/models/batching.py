@@ -1,4 +1,4 @@
-"""Batches of requests to a model: their size, their order, and the result of each image. Knows no pipeline."""
+"""Batches of requests to a model: chooses their size and order, and judges each image. Independent of any pipeline."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class AtOnce:
         work: Callable[[Sequence[W], int], Sequence[R]],
         free_others: Callable[[], bool],
     ) -> list[R]:
-        """Return the results of `work`, which gets a part and the index of its first request. A part that does not fit
-        in memory makes `free_others` release models and is then halved. Raises the error if one request does not fit.
+        """Return the result of each request. `work` gets several requests and the index of the first. If they do not
+        fit in memory, `free_others` releases models, then their number is halved. Raises the error if one does not fit.
         """
         done: list[R] = []
 
@@ -50,8 +50,8 @@ class AtOnce:
 def next_batch(
     todo: Sequence[tuple[int, DrawRequest]], size: int, as_asked: bool, length: Callable[[DrawRequest], int]
 ) -> tuple[list[tuple[int, DrawRequest]], list[int]]:
-    """Return the requests to draw next, and the place of each in the batch. At most `size` requests are chosen, with
-    prompts as long as the first one's. With `as_asked`, each request keeps the place that it names.
+    """Return the next requests of `todo` to draw (index and request), and the row of each in the batch. At most `size`
+    are chosen, all with prompts as long as the first one's. With `as_asked`, each gets the row that it asks for.
     """
     like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
     if as_asked:
@@ -62,7 +62,7 @@ def next_batch(
 
 
 def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> DrawnImage:
-    """Return the image, or the reason to refuse it. `flagged`: verdict of the safety checker, None without one."""
+    """Return the image, or a refusal if it is black or `flagged` by the safety checker (None without a checker)."""
     safe = None if flagged is None else not flagged
     refused = None
     if flagged:
@@ -73,7 +73,7 @@ def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> Drawn
 
 
 def shas(pictures: Sequence[Image.Image]) -> tuple[str, ...]:
-    """Return the `image_sha` of each picture. It is computed once for each object."""
+    """Return the `image_sha` of each picture. An image object that occurs several times is hashed once."""
     known = {id(picture): picture for picture in pictures}
     by_id = {key: image_sha(picture) for key, picture in known.items()}
     return tuple(by_id[id(picture)] for picture in pictures)

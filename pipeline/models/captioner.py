@@ -36,8 +36,8 @@ MOST_LIKELY = 50
 
 
 class CaptioningModel(UsesMemory, ABC):
-    """A model of transformers that captions pictures, one call at a time. A call captions several pictures at once,
-    with the same result as alone, if each can have its own random draws.
+    """A captioning model of transformers. It takes one call at a time. A call captions several pictures at once if each
+    can have its own random draws. The captions are the same as for single pictures.
     """
 
     continues = False
@@ -50,7 +50,7 @@ class CaptioningModel(UsesMemory, ABC):
         model: Any,
         chats: bool = False,
     ) -> None:
-        """`processor` and `model` are the classes that its files are read with; `chats` as in `pick_dtype`."""
+        """`processor` and `model` are the classes that read the model's files. `chats` is True for a chat model."""
         folder = locate("captioner", section)
         self.name = section.title
         self._lock = threading.Lock()
@@ -68,7 +68,7 @@ class CaptioningModel(UsesMemory, ABC):
         self._at_once = AtOnce(ON_CPU if self._device == "cpu" else AT_ONCE)
 
     def _generate(self, encoded: Mapping[str, Any], longest: int, seed: int, drawn: dict[str, Any]) -> list[str]:
-        """Return the texts that `generate` of transformers writes with the options `drawn`, without the prompt."""
+        """Return the texts that transformers' `generate` writes with the options `drawn`, without the prompt."""
         with self._lock, seeded(seed):
             ids = self._model.generate(**encoded, max_new_tokens=longest, **drawn)
         new = ids[:, encoded["input_ids"].shape[1] :] if self.continues else ids
@@ -93,7 +93,7 @@ class CaptioningModel(UsesMemory, ABC):
     def _drawn(
         self, seeds: Sequence[int], settings: CaptionSettings, several: int = 1, top_p: float | None = None
     ) -> dict[str, Any]:
-        """Return the options of `generate` for several texts per seed. A single seed is set by `seeded` instead."""
+        """Return the options of `generate` for `several` texts per seed. A single seed is set by `seeded` instead."""
         more = {"num_return_sequences": several} if several > 1 else {}
         if len(seeds) == 1:
             return more | sampling(settings, top_p)
@@ -102,7 +102,7 @@ class CaptioningModel(UsesMemory, ABC):
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> Sequence[tuple[str, str] | UserError]:
-        """See `BatchCaptioner.caption_many`. With sampled beams, which share draws, requests run one by one."""
+        """See `BatchCaptioner.caption_many`. If texts cannot have their own random draws, requests run one by one."""
         if not self._draws_apart(settings):
             return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
         return self._at_once.each(requests, lambda part, _first: self._say_all(part, settings), self.free_others)
@@ -196,8 +196,8 @@ class Blip2(CaptioningModel):
         several: int = 1,
         top_p: float | None = None,
     ) -> list[list[str]]:
-        """Return `several` answers to each picture and prompt, each drawn by its seed. With `top_p`, words are sampled
-        from the likeliest that together have this probability, else from those with at least `LEAST_SHARE`.
+        """Return `several` answers to each picture and prompt, sampled with its seed. With `top_p`, words are sampled
+        from the likeliest ones that together have this probability, otherwise from all above `LEAST_SHARE`.
         """
         encoded = self.encode(pictures, prompts)
         drawn = self._drawn(seeds, settings, several, top_p)
@@ -238,7 +238,7 @@ def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str,
 
 
 _OTHER_WARPERS: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "top_h": None}
-"""Other sampling settings that a model may have, each with the value that turns it off."""
+"""Further sampling settings that a model's files may set, each with the value that turns it off."""
 
 
 def own_draws(config: Any, settings: CaptionSettings) -> bool:
@@ -259,8 +259,8 @@ def sampling_apart(
     several: int = 1,
     top_p: float | None = None,
 ) -> dict[str, Any]:
-    """Return options like those of `sampling`, for a batch of `several` texts per seed. Each seed samples as if it were
-    alone. `config` has the model's own settings for `generate`, which apply where `settings` has none.
+    """Return options of `generate` for a batch with `several` texts per seed. Each seed samples as if it were alone.
+    `config` has the model's default settings for `generate`, which apply where `settings` has none.
     """
     if settings.temperature == 0:
         return sampling(settings)
@@ -284,7 +284,7 @@ def sampling_apart(
 
 
 def warpers_of(temperature: float, top_k: int, top_p: float | None, min_p: float | None) -> Any:
-    """Return the processors of scores by which transformers samples, in the order of `generate`."""
+    """Return transformers' score processors for these settings, in the order in which `generate` applies them."""
     import transformers
 
     warpers = {
@@ -304,7 +304,7 @@ def as_sentence(text: str) -> str:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Keep no gradients and let torch draw from `seed` within the context; then restore the random state."""
+    """Within the context, compute no gradients and let torch draw from `seed`. Afterwards restore the random state."""
     import torch
 
     with torch.inference_mode(), torch.random.fork_rng():

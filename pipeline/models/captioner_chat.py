@@ -67,7 +67,7 @@ class ChatVisionModel(CaptioningModel):
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> Sequence[tuple[str, str] | UserError]:
-        """See `BatchCaptioner.caption_many`. Runs one by one if a picture is refused."""
+        """See `BatchCaptioner.caption_many`. If the model refuses a picture, all requests run one by one."""
 
         def alone(one: CaptionRequest) -> tuple[str, str] | UserError:
             try:
@@ -122,7 +122,7 @@ class ChatVisionModel(CaptioningModel):
         return self._encoded([beside_pictures([one], text) for one, text in zip(pictures, prompts, strict=True)])
 
     def _encoded(self, contents: Sequence[list[dict[str, Any]]]) -> dict[str, torch.Tensor]:
-        """Like `encode`, given the content of each chat message."""
+        """Return the model's inputs, as in `encode`, for one chat message with each of the `contents`."""
         from huggingface_hub.errors import StrictDataclassError
 
         conversations = [[{"role": "user", "content": content}] for content in contents]
@@ -185,7 +185,7 @@ class ServedChatModel:
         self.name = f"{section.title} by a server"
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the reply, with thoughts, and the prompt. Ignores beams. Raises errors of `ChatServer.chat`."""
+        """Return the reply, including thoughts, and the prompt. Ignores beams. Raises errors of `ChatServer.chat`."""
         prompt = Template(self._section.prompt).substitute(task=task.describe())
         picture = {"type": "image_url", "image_url": {"url": data_url(fitting(image, self._section.max_pixels))}}
         reply = self.server.chat(
@@ -206,7 +206,7 @@ class ServedChatModel:
 
 
 def beside_pictures(pictures: Sequence[dict[str, Any]], prompt: str) -> list[dict[str, Any]]:
-    """Return the content of a message with pictures before a prompt. Several pictures are numbered: Picture 1, ..."""
+    """Return the content of a chat message: pictures, then the prompt. Several pictures are numbered: Picture 1, ..."""
     numbered = [
         part
         for number, picture in enumerate(pictures, 1)
@@ -220,7 +220,7 @@ def _first(error: Exception) -> str:
 
 
 def fitting(image: Image.Image, max_pixels: int) -> Image.Image:
-    """Return the picture scaled down to `max_pixels`. A side that is too short for models is stretched."""
+    """Return the picture, scaled down to at most `max_pixels`. A side that is too short for models is stretched."""
     width, height = image.size
     scale = min(1.0, math.sqrt(max_pixels / (width * height)))
     width, height = max(1, int(width * scale)), max(1, int(height * scale))
@@ -231,7 +231,7 @@ def fitting(image: Image.Image, max_pixels: int) -> Image.Image:
 
 
 def data_url(image: Image.Image) -> str:
-    """Return the picture as a data URL that contains it as a lossless PNG."""
+    """Return the picture as a data URL with a lossless PNG."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 REPEATED = frozenset(("BasicTransformerBlock", "ZImageTransformerBlock", "ZImageControlTransformerBlock"))
 """Class names of the compiled blocks. Networks of diffusers list theirs (`_repeated_blocks`), ControlNets do not."""
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
-"""Environment variable of torch for the folder of code compiled earlier."""
+"""Name of the environment variable for the folder in which torch caches compiled code."""
 KINDS_OF_BLOCKS = 32
 """Maximum number of compiled variants of a block. SD 1.5 needs six: they differ in width, and in whether the batch
 has one row. The default limit of torch is eight, and a ninth variant raises an error."""
@@ -31,10 +31,10 @@ SECONDS = "seconds.json"
 
 
 class Compiling:
-    """The compiled parts of one pipeline, shared by all kinds of control images. Not thread-safe."""
+    """The compiled blocks of one drawing pipeline. All its kinds of control images share them. Not thread-safe."""
 
     def __init__(self, enabled: bool, device: str, offload: str = "none", title: str = "") -> None:
-        """`title` names the model for the record of compiling times. Imports nothing heavy unless `enabled`."""
+        """`title` is the model's name in the record of compiling times. Imports nothing heavy unless `enabled`."""
         self.refused = why_not(device, offload) if enabled else ""
         """Reason why nothing is compiled although compiling is enabled, else ""."""
         self.on = enabled and not self.refused
@@ -59,7 +59,7 @@ class Compiling:
 
     @property
     def words(self) -> str:
-        """Text to append to the description of where a generator runs. "" if compiling is off."""
+        """Remark about compiling, to append to the text that says where a generator runs. "" if compiling is off."""
         if self.refused:
             return f"; not compiled: {self.refused}"
         return f"; compiled{f', {self.waits}' if self.waits else ''}" if self.on else ""
@@ -137,7 +137,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
-    """Let code compiled for sizes that are equal by chance, such as batch and height, serve unequal sizes too."""
+    """Within the context, compiled code also serves other sizes if two sizes, such as batch and height, are equal."""
     import torch._dynamo.config
     import torch.fx.experimental._config
 
@@ -148,7 +148,7 @@ def _sizes_apart() -> Iterator[None]:
 
 
 def _remembered() -> dict[str, float]:
-    """Return the recorded seconds of compiling, by model, device and version of torch. Empty if they cannot be read."""
+    """Return the recorded seconds of compiling, by model, device and torch version. Empty if there is no record."""
     with suppress(OSError, ValueError):
         recorded = json.loads((cache_folder() / SECONDS).read_text(encoding="utf-8"))
         if isinstance(recorded, dict):

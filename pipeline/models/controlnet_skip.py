@@ -1,5 +1,5 @@
-"""Avoids needless work of a ControlNet, with bit-identical results: the stock pipelines run it at a strength of 0, and
-encode an image at each step. Also keeps images of a batch apart if a ControlNet mixes them.
+"""Avoids needless work of a ControlNet, with bit-identical images. The stock pipelines run it even at strength 0, and
+encode the control image at each step. Also prevents a ControlNet from mixing the images of a batch.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from core.latest import Latest
 
 @contextmanager
 def sparing(net: Any, cache: Latest[Any], key: Hashable) -> Iterator[None]:
-    """Within the context, skip steps of strength 0, and encode the control image once, or not at all if `cache` has its
-    features under the `key`.
+    """Within the context, skip the ControlNet at strength 0, and encode the control image only once. If `cache` has its
+    features under the `key`, it is not encoded at all.
     """
     reader, whole = net.controlnet_cond_embedding, net.forward
 
@@ -32,7 +32,7 @@ def sparing(net: Any, cache: Latest[Any], key: Hashable) -> Iterator[None]:
 
 
 def encoding_once(encode: Callable[..., Any], cache: Latest[Any], key: Hashable) -> Callable[..., Any]:
-    """Return a function that encodes a control image, unless `cache` already has its features under the `key`."""
+    """Return `encode` with a cache: it encodes a control image only if `cache` lacks its features under the `key`."""
 
     @wraps(encode)
     def once(pixels: Any, *arguments: Any, **more: Any) -> Any:
@@ -43,7 +43,7 @@ def encoding_once(encode: Callable[..., Any], cache: Latest[Any], key: Hashable)
 
 @contextmanager
 def rows_apart(net: Any) -> Iterator[None]:
-    """Keep a union ControlNet's attention from mixing the rows of a batch, which it reads as one sequence."""
+    """Within the context, stop a union ControlNet's attention from mixing the images (rows) of a batch."""
     with ExitStack() as stack:
         for layer in net.transformer_layes:
             stack.enter_context(in_place(layer, _apart(layer.attention), "attention"))
@@ -60,7 +60,7 @@ def _apart(attention: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @contextmanager
 def in_place(module: Any, other: Any, method: str = "forward") -> Iterator[None]:
-    """Replace a method, or another attribute, of a module within the context, and restore it afterwards."""
+    """Within the context, replace the attribute `method` of a module by `other`. Afterwards restore it."""
     before = module.__dict__.get(method)
     setattr(module, method, other)
     try:

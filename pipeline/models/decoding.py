@@ -1,4 +1,4 @@
-"""Decoding of latents within counted memory: a batch at once, image by image, or in tiles."""
+"""Decodes latents to images within limited memory: a batch at once, image by image, or in tiles."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def decoding_bytes(vae: Any, latents: torch.Tensor) -> int:
-    """Return the bytes that `AutoencoderKL` of diffusers takes at most to decode an image of `latents` (n, c, h, w):
-    three times the input of its last block, or its attention if that takes more. Counted on Stable Diffusion 1.5
-    (`tests/pipeline/models/test_decoding.py`).
+    """Return the maximum bytes that `AutoencoderKL` of diffusers needs to decode one image of `latents` (n, c, h, w).
+    This is three times the input of its last block, or the size of its attention if that is more. Counted on Stable
+    Diffusion 1.5 (`tests/pipeline/models/test_decoding.py`).
     """
     height, width = latents.shape[-2:]
     widths = vae.config.block_out_channels
@@ -25,9 +25,9 @@ def decoding_bytes(vae: Any, latents: torch.Tensor) -> int:
 
 
 def decode_within_memory(vae: Any, free_others: Callable[[], bool]) -> None:
-    """Make `vae.decode` go image by image if a batch would take more than `WORK` bytes. Size and number of the images
-    alone decide, so an image drawn again has the same pixels. If memory runs out, `free_others` releases other models,
-    then images go one by one, then in tiles.
+    """Make `vae.decode` decode image by image if a batch would need more than `WORK` bytes. This depends only on the
+    size and number of images, so an image drawn again has the same pixels. If memory runs out, `free_others` releases
+    other models. If it still runs out, images are decoded one by one, then in tiles.
     """
     decode, tiled = vae.decode, set[tuple[int, ...]]()
 

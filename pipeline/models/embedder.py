@@ -15,24 +15,24 @@ from core.thresholds import Band
 from pipeline.models.weights import loaded_from, locate, pick_device, pick_dtype
 
 KEPT = 1000
-"""Number of cached vectors. The checks of each image ask for the vectors of its source and of the same words again."""
+"""Maximum number of cached vectors. The checks of each image need the vectors of its source and its words again."""
 SMALL = 20_000_000
 """Number of parameters of the vision part below which a model leaves the cores of a CPU partly idle."""
 SMALL_ON_CPU, ON_CPU, ON_GPU = (4, 8), (1, 4), (8, 32)
-"""Batch sizes for images and for texts. With two threads that sleep while they wait, four images of the demo take
-little more than twice the time of one, and so do eight texts. A large model on a CPU gains nothing on images."""
+"""Batch sizes (images, texts): of a small model on a CPU, a large one on a CPU, and on a GPU. In a small model, four
+images or eight texts take little more than twice the time of one. A large one on a CPU gains nothing on images."""
 LENGTHS = 16
 """Texts are padded to the next multiple of this number of tokens."""
 
 
 class Clip:
-    """A CLIP of transformers, one call at a time. Vectors do not depend on other inputs of their batch, but with some
-    processors the place in the batch changes their last bits. Another batch size would change these too, so all
-    batches have one size and are filled up. A text's padded length depends on that text alone.
+    """A CLIP of transformers, one call at a time. A vector does not depend on the other inputs of its batch, but on
+    some processors its place in the batch changes its last bits. The batch size would change them too, so all batches
+    are filled up to one size. The padded length of a text depends on that text alone.
     """
 
     def __init__(self, section: ClipEmbedder, bands: Mapping[str, Band] | None = None) -> None:
-        """`bands` are the thresholds of the checks that were set for this model."""
+        """`bands` has the thresholds that the profile sets for checks with this model, by the checks' names."""
         from transformers import CLIPModel, CLIPProcessor
 
         folder = locate("embedder", section)
@@ -101,7 +101,7 @@ def _filled(part: Sequence[int], size: int) -> list[int]:
 
 
 def _unit(features: Any) -> list[list[float]]:
-    """Return features (images, n), bare or in a model's output, as vectors of length 1."""
+    """Return feature vectors (count, n), given as a tensor or in a model's output, scaled to length 1."""
     vectors = getattr(features, "pooler_output", features).float()
     unit: list[list[float]] = (vectors / vectors.norm(dim=1, keepdim=True)).tolist()
     return unit

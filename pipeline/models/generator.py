@@ -60,7 +60,7 @@ Steered = Callable[["torch.Tensor", "torch.Tensor", dict[str, Any]], tuple[Any, 
 
 @dataclass(frozen=True)
 class Rows(Generic[D]):
-    """A full batch: requests, with a random generator and a picture each."""
+    """A full batch. Each row has a request, a random generator and a picture."""
 
     requests: Sequence[DrawRequest]
     generators: list[torch.Generator]
@@ -70,10 +70,10 @@ class Rows(Generic[D]):
     stack: ExitStack
     """Contexts that are closed at the end of the batch."""
     start: torch.Tensor | None = None
-    """The latents from which the rows are drawn, or None for noise of their generators."""
+    """Latents from which drawing starts, or None to start from noise of the rows' generators."""
 
     def texts(self, negative_prompt: str) -> list[tuple[str, str]]:
-        """Return each row's prompt and negative prompt. The given negative prompt applies to rows without their own."""
+        """Return each row's prompt and negative prompt. `negative_prompt` is for rows whose request has none."""
         return [
             (row.prompt, negative_prompt if row.negative_prompt is None else row.negative_prompt)
             for row in self.requests
@@ -81,15 +81,15 @@ class Rows(Generic[D]):
 
 
 class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
-    """A pipeline that draws batches of pictures. `M` is its section of the profile, `D` the settings."""
+    """A pipeline that draws batches of pictures. `M` is the type of its profile section, `D` of its settings."""
 
     role = "image generator"
     likes = "float16"
     """The half precision that the model was made for."""
     by_layers = True
-    """True if the model draws the same with one layer at a time on the GPU. Tests try it."""
+    """True if the model draws the same images when only one layer at a time is on the GPU. Tests check this."""
     kept_texts = 64
-    """Number of cached embeddings of texts: the negative prompt, and captions that are drawn more than once."""
+    """Maximum number of cached text embeddings: of negative prompts, and of captions that are drawn more than once."""
 
     def __init__(self, section: M) -> None:
         import torch
@@ -152,7 +152,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     @abstractmethod
     def _load(self, base: Path) -> Any:
-        """Return the pipeline, on its device, or on the CPU if it is offloaded."""
+        """Load the pipeline from the folder `base` to its device, or to the CPU if it is offloaded. Return it."""
 
     @abstractmethod
     def _call(self, rows: Rows[D]) -> tuple[list[Image.Image], Sequence[bool] | None]:
@@ -160,12 +160,12 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     @abstractmethod
     def _windows_of(self, one: DrawRequest) -> int:
-        """Return the number of token windows of a prompt; all prompts of a batch need the same."""
+        """Return the number of windows of tokens that a prompt fills. All prompts of a batch need the same number."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Name of the model in lineages."""
+        """Name of the model, as recorded in the lineage of each image."""
 
     @property
     def placing(self) -> str:
@@ -249,7 +249,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         settings: D,
         on_step: OnStep,
     ) -> list[DrawnImage]:
-        """Draw one batch, filled up with its first image. The content of one row does not affect another."""
+        """Draw one batch. Empty rows repeat the first request. The content of one row does not affect another row."""
         import torch
 
         rows, seen = [requests[0]] * size, [pictures[0]] * size
@@ -310,11 +310,11 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
     """Base of pipelines that draw on a control image."""
 
     def __init__(self, section: S) -> None:
-        """Draw on control images of the profile's first kind."""
+        """Load the pipeline for the profile's first kind of control image."""
         self._kind: ControlKind = next(iter(section.by_kind()))
         self._nets: dict[ControlKind, Any] = {}
         self._held = Latest[Any](1)
-        """A ControlNet's features of the last control image."""
+        """Features of the last control images, as encoded by the ControlNet."""
         super().__init__(section)
 
     def _parts(self, base: Path) -> dict[str, int]:
@@ -353,7 +353,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return net.to(where, memory_format=torch.channels_last)  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """Return the tiny VAE on the device. Raises UserError if the profile names none, or one for other latents."""
+        """Return the tiny VAE for previews, on the device. Raises UserError if the profile names no fitting one."""
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype
@@ -393,8 +393,8 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
     @contextmanager
     def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
-        """Lend the networks, to invert pictures and to draw from their noise. Other drawing waits until they are given
-        back, also in the same thread. Raises UserError if the model cannot be inverted.
+        """Within the context, lend the networks to invert pictures and to draw from their noise. Other drawing waits
+        until the context ends, also in the same thread. Raises UserError if the model cannot be inverted.
         """
         import torch
 
@@ -456,13 +456,13 @@ class WindowedPipeline(ControlNetPipeline[S]):
         return {"controlnet_cond": pixels, "conditioning_scale": strength}
 
     def _spare(self, net: Any, controls: Sequence[Image.Image], stack: ExitStack) -> None:
-        """Avoid needless work of a ControlNet on these control images, until the stack closes."""
+        """Avoid needless work of a ControlNet on these control images (see `sparing`), until the stack closes."""
         stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
 
     def _drawn(
         self, rows: Rows[GenerationSettings], pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]
     ) -> dict[str, Any]:
-        """Return the arguments of the pipeline for rows whose positive and negative texts are embedded as `pairs`."""
+        """Return the pipeline's arguments. `pairs` has the embeddings of each row's prompt and negative prompt."""
         import torch
 
         settings = rows.settings
@@ -484,7 +484,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
         return {"encoder_hidden_states": texts.states}
 
     def _read(self, texts: Sequence[str]) -> Texts:
-        """Encode texts, each in as many windows as the longest of them needs."""
+        """Encode texts. Each gets as many windows of tokens as the longest text needs."""
         import torch
 
         count = max(len(self._windows(text)) for text in texts)
@@ -512,7 +512,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
         return max(len(self._windows(text)) for text in (one.prompt, one.negative_prompt or ""))
 
     def _windows(self, text: str) -> list[list[int]]:
-        """Return the token ids of a text in windows of the encoder's length, each with its start, end and padding."""
+        """Return a text's token ids in windows of the encoder's length, each with start, end and padding tokens."""
         tokenizer = self._pipe.tokenizer
         length = tokenizer.model_max_length
         ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids

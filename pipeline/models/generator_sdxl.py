@@ -94,7 +94,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         }
 
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
-        """Return texts and pooled texts as UNet arguments, with the image's size as original and as target size."""
+        """Return UNet arguments: the texts, their pooled vectors, and the image's size as original and target size."""
         import torch
 
         height, width = (side * self._pipe.vae_scale_factor for side in sample.shape[-2:])
@@ -103,7 +103,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return {**super()._given(texts, sample), "added_cond_kwargs": added}
 
     def _read(self, texts: Sequence[str]) -> Texts:
-        """Encode texts, and their pooled vectors. Empty texts become zeros if the pipeline is configured for that."""
+        """Encode texts as token vectors and pooled vectors. If the pipeline says so, empty texts become zeros."""
         import torch
 
         states = super()._read(texts).states
@@ -114,7 +114,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return Texts(states, pooled)
 
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
-        """Return the last but one layer's outputs of both text encoders, joined as in the stock pipeline."""
+        """Return the outputs of the second-to-last layer of both text encoders, joined as in the stock pipeline."""
         import torch
 
         parts = []
@@ -140,7 +140,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return (pipe.tokenizer, pipe.text_encoder), (pipe.tokenizer_2, pipe.text_encoder_2)
 
     def _as_in(self, tokenizer: Any, window: list[int]) -> list[int]:
-        """Return a window of the first tokenizer with the padding token of another tokenizer."""
+        """Return a window of token ids by the first tokenizer, with padding replaced by another tokenizer's padding."""
         first = self._pipe.tokenizer
         end = window.index(first.eos_token_id) + 1
         return window[:end] + [tokenizer.pad_token_id] * (len(window) - end)

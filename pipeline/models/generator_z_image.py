@@ -1,4 +1,4 @@
-"""Z-Image with its ControlNet for many kinds of control image, a single file, by the pipeline of diffusers."""
+"""Z-Image with one ControlNet, in a single file, for many kinds of control image. Run by the pipeline of diffusers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MULTIPLE = 16
 """Sides of drawn images are multiples of this number of pixels. Control images are resized to such sides, and results
 are resized back."""
 TOKENS = 32
-"""Number of tokens in each piece of a text that the model reads."""
+"""Number of tokens per piece. The model reads a text in pieces of this length."""
 
 
 class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
@@ -79,7 +79,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         return [one if one.size == size else one.resize(size) for one in images], None
 
     def _steered_until(self, share: float) -> AbstractContextManager[None]:
-        """Within the context, run the ControlNet only up to this share of steps. Other pipelines have an option for
+        """Within the context, run the ControlNet only in the first `share` of steps. Other pipelines have an option for
         this.
         """
         net, steps = self._pipe.controlnet, 0

@@ -30,15 +30,15 @@ from core.progress import stop_if
 SPARE = 500_000_000
 """Minimum free bytes that a download leaves on the disk."""
 BUSY = frozenset({429, 500, 502, 503, 504})
-"""Statuses of a hub that may answer a later request."""
+"""HTTP statuses of a busy server, which may answer a later request."""
 TRIES = 4
 """Maximum number of requests to a busy hub. The pauses between them grow from 1 to 4 seconds."""
 _HASH = re.compile(r"-([0-9a-f]{8,64})\.")
-"""The beginning of a file's sha256 in its name, in the way torch names files."""
+"""Matches the beginning of a file's sha256 in the file's name, as in torch's "resnet18-f37072fd.pth"."""
 _FAULTS = DataTable(__file__, str, "faults")
 T = TypeVar("T")
 Told = Callable[[int], object]
-"""Called with the number of bytes of every part that arrived; negative if bytes must be fetched again."""
+"""Function that gets the number of bytes of each part that arrives. It is negative if bytes are fetched again."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class LocalWeights:
     """The part of a model's weights that is on this machine."""
 
     folder: Path | None
-    """Path of the weights, or None if none are here."""
+    """Path of the weights, or None if none are on this machine."""
     bytes: int = 0
     complete: bool | None = False
-    """True if all files are here, or None if only the hub can tell."""
+    """True if all files are on this machine, or None if only the hub can tell."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class RemoteFile:
     bytes: int
     """Size of the file, 0 if the server does not tell it."""
     hash: str
-    """sha256 of a large file, git's hash of a small one. It is the name of the file in the hub's cache. Of a file at a
-    URL of its own only the beginning of the sha256 is known, or nothing ("")."""
+    """sha256 of a large file, or git's hash of a small one. The hub's cache names the file by it. For a file at a URL
+    of its own it is the beginning of the sha256, or "" if unknown."""
     large: bool
 
     def right(self, place: Path) -> bool:
@@ -71,7 +71,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a model on its server, and which of them are still missing here."""
+    """The files of a model on its server, and those of them that are missing on this machine."""
 
     weights: Weights
     commit: str
@@ -85,7 +85,7 @@ class Listing:
 
     @property
     def left(self) -> dict[Path, int]:
-        """Return the bytes still to fetch of each missing file, by its destination."""
+        """Bytes still to fetch of each missing file, by the path where it will be stored."""
         places = {self.places(file)[0]: file.bytes for file in self.missing}
         return {place: size - min(size, _size(part_of(place))) for place, size in places.items()}
 
@@ -94,7 +94,7 @@ class Listing:
         return sum(self.left.values())
 
     def places(self, file: RemoteFile) -> tuple[Path, ...]:
-        """Return the paths where a file may be: its destination, and in the hub's cache its path in the commit."""
+        """Return a file's paths: where it is stored and, in the hub's cache, also its path in the commit's folder."""
         if isinstance(self.weights, WebFile):
             return (Path(self.weights.path),)
         cache = cache_of(self.weights)
@@ -102,14 +102,14 @@ class Listing:
 
 
 def cache_of(weights: Weights) -> Path:
-    """Return the folder of a hub id in the hub's cache, which may not exist yet."""
+    """Return the folder of a model in the hub's cache. It may not exist yet."""
     from huggingface_hub.file_download import repo_folder_name
 
     return cache_folder() / repo_folder_name(repo_id=weights.hub, repo_type="model")
 
 
 def page_of(weights: Weights) -> str:
-    """Return the URL of the model's page, where its licence can be accepted."""
+    """Return the URL of the model's page on the hub, where its licence can be accepted."""
     from huggingface_hub import constants
 
     return f"{constants.ENDPOINT}/{weights.hub}"
@@ -147,7 +147,7 @@ def part_of(file: Path) -> Path:
 
 
 def listing(role: str, weights: Weights) -> Listing:
-    """Return the files of these weights. Raises CannotLoad if their server cannot be asked or would refuse them."""
+    """Return the server's list of these weights' files. Raises CannotLoad if it does not answer or refuses access."""
     found = _web_listing(role, weights) if isinstance(weights, WebFile) else _hub_listing(role, weights)
     missing = (one for one in found.files if not any(place.exists() for place in found.places(one)))
     return replace(found, missing=tuple(missing))
@@ -200,8 +200,8 @@ def _web_listing(role: str, weights: WebFile) -> Listing:
 
 
 def damaged(role: str, found: Listing) -> Listing:
-    """Remove files whose hash differs from the server's, and list the files again if there are any. Reads every file.
-    Raises errors of `listing`.
+    """Delete files whose hash differs from the server's. Return a new listing if any were deleted, else `found`. Reads
+    every file. Raises errors of `listing`.
     """
     wrong = False
     for file in found.files:
@@ -229,17 +229,17 @@ def require_room(needed: int, free: int | None = None, folder: Path | None = Non
 
 
 def free_on_disk(folder: Path) -> int:
-    """Return the free bytes on the disk of a folder, which may not exist yet."""
+    """Return the free bytes on the disk of a folder. The folder may not exist yet."""
     return shutil.disk_usage(_there(folder)).free
 
 
 def disk_of(folder: Path) -> int:
-    """Return the device number of the disk of a folder, which may not exist yet."""
+    """Return the device number of the disk of a folder. The folder may not exist yet."""
     return _there(folder).stat().st_dev
 
 
 def cache_folder() -> Path:
-    """Return the folder of the hub's cache, which may not exist yet."""
+    """Return the folder of the hub's cache. It may not exist yet."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE).expanduser()
@@ -253,7 +253,7 @@ def _there(folder: Path) -> Path:
 
 def download(role: str, found: Listing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
     """Fetch the missing files. Return the folder with all of them, or the path of a file at a URL of its own. Resumes
-    where an earlier call stopped. Raises CannotLoad if a file cannot be fetched, and Cancelled.
+    where an earlier call stopped. Raises CannotLoad if a file cannot be fetched, and Cancelled if `cancelled` is set.
     """
     from huggingface_hub import constants, snapshot_download
     from tqdm import tqdm
@@ -301,7 +301,7 @@ def _bring(
     on_bytes: Told,
     cancelled: threading.Event | None,
 ) -> None:
-    """Fetch a file, resuming where an earlier try stopped. Raises CannotLoad, naming `what`, for a wrong hash."""
+    """Fetch a file to `place`. Resumes an earlier try. Raises CannotLoad, with the name `what`, for a wrong hash."""
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import silent_tqdm
 
@@ -356,7 +356,7 @@ def patiently(ask: Callable[[], T], busy: Collection[int] = BUSY) -> T:
 
 
 def _status(error: BaseException) -> int:
-    """Return the status that the hub answered, or 0 for an error without an answer."""
+    """Return the HTTP status of the hub's answer, or 0 if an error has no answer."""
     from huggingface_hub.errors import HfHubHTTPError
 
     return error.response.status_code if isinstance(error, HfHubHTTPError) else 0
@@ -364,7 +364,7 @@ def _status(error: BaseException) -> int:
 
 @contextmanager
 def refused(role: str, weights: Weights) -> Iterator[None]:
-    """Turn errors of the hub, the network or the disk into one sentence that says what to do."""
+    """Turn errors of the hub, the network or the disk into a CannotLoad that says what to do."""
     from huggingface_hub import constants, errors
 
     try:
@@ -417,7 +417,7 @@ def _matching(weights: Weights, folder: Path) -> int:
 
 
 def _hash(file: Path, large: bool) -> str:
-    """Return the hash of a file as the hub has it: sha256, or git's hash of a small file."""
+    """Return the hash by which the hub knows a file: sha256 of a `large` file, git's hash of a small one."""
     if large:
         return file_hash(file)
     data = file.read_bytes()

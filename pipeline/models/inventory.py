@@ -25,7 +25,7 @@ class ListedModel:
     page: str = ""
     """URL of the hub's page or of the file; "" for a model that is not fetched."""
     revision: str = ""
-    """A commit, or torchvision's name of its weights; "" if none is pinned."""
+    """Pinned version: a commit, or torchvision's name of the weights. "" if none is pinned."""
     pinned: bool = False
     licence: str = ""
     bytes: int = 0
@@ -100,7 +100,7 @@ class ListedProfile:
 
 
 def sections(profile: Profile) -> dict[str, Any]:
-    """Return the section of every model by role, in the order of use, including models on servers."""
+    """Return the profile's section for each model, by role, in the order of use. Includes models on servers."""
     text_models: dict[str, Any] = {"captioner": profile.captioner, "language model": profile.language}
     judge = {"judge": profile.judge} if isinstance(profile.judge, ServerJudge) else {}
     return {**text_models, **judge, **profile.weights()}
@@ -109,8 +109,8 @@ def sections(profile: Profile) -> dict[str, Any]:
 def listed(
     profile: Profile, machine: Machine, called: str = "", under_test: Mapping[str, Weights | UserError] | None = None
 ) -> ListedProfile:
-    """List a profile's models and their files on this machine, without asking the hub. `called` is the requested name
-    of the profile, if different. `under_test` has the models under test by role, or the error of a missing one.
+    """List a profile's models and their files on this machine, without asking the hub. `called` is the name by which
+    the profile was requested. `under_test` has each model under test by role, or the error if it is missing.
     """
     models, on_disk = [], {}
     for role, weights in {**sections(profile), **(under_test or {})}.items():
@@ -150,7 +150,7 @@ def listed(
 
 
 def in_table(profile: ListedProfile, origins: bool) -> str:
-    """Return text for people; with `origins` each model has a second line with its `origin`."""
+    """Return a profile's models as a text table. With `origins`, each model has a second line with its `origin`."""
     heading = ("FOR", "MODEL", "ON DISK", "MEMORY", "THIS MACHINE")
     rows = [(model.role, model.name, model.on_disk, model.memory, model.fits) for model in profile.models]
     lines = _columns([heading, *rows])

@@ -1,7 +1,7 @@
 """Inversion of a diffusion model: the noise from which the model draws a given picture under a given caption.
 
-DDIM moves latents from one noise level to the next by `keep * latents + add * answer`, where the answer of the network
-belongs to the noisier of the two. The way back needs the answer for latents that are still unknown, so each step is
+DDIM moves latents from one noise level to the next by `keep * latents + add * answer`. The answer is the network's
+output for the noisier of the two. The way back needs the answer for latents that are still unknown, so each step is
 solved by fixed-point iteration with the `keep` and `add` of the step. (`DDIMInverseScheduler` of diffusers takes those
 of the neighbouring level, which is wrong for models that predict v: 11 to 13 dB, measured on the demo's weights.)
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import torch
 
 SMALLEST_SIGNAL = 1e-6
-"""Share of the picture in the latents below which a prediction of the noise says nothing about the picture."""
+"""Minimum share of the picture in noisy latents. Below it, a predicted noise says nothing about the picture."""
 CLOSE = 40.0
 """PSNR in dB above which the source counts as reproduced exactly, so that edits need not draw it once more."""
 NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
@@ -41,7 +41,7 @@ class Step:
     """A DDIM step: the next latents are `keep * latents + add * answer`, where `answer` is the network's output."""
 
     time: int
-    """Timestep of the noisier latents, which the network gets."""
+    """Timestep of the noisier latents, an input of the network."""
     keep: float
     add: float
     share: float
@@ -51,11 +51,11 @@ class Step:
 _ABOUT = "inversion"
 """Key of the caption and the PSNR in the metadata of a stored inversion."""
 Predict = Callable[["torch.Tensor", Step], "torch.Tensor"]
-"""Returns the network's answer for latents (n, c, h, w) at a step, with the shape of the latents."""
+"""Function that returns the network's output for latents (n, c, h, w) at a step, in the same shape."""
 
 
 class Ask(Protocol):
-    """Returns the network's answer for latents and the same number of texts."""
+    """Function that returns the network's output for latents and texts, one text per row of the latents."""
 
     def __call__(
         self, latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None, /
@@ -70,7 +70,7 @@ class Texts:
     states: torch.Tensor
     """Vectors of the tokens (n, tokens, width)."""
     pooled: torch.Tensor | None = None
-    """Vectors of whole texts (n, width), which SDXL reads too."""
+    """One vector for each whole text (n, width). Only SDXL reads them, for other models they are None."""
 
     def rows(self, count: int) -> Texts:
         """Repeat the only text in `count` rows."""
@@ -90,7 +90,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Control:
-    """A control image, its strength, and the share of the steps in which it applies."""
+    """A control image, its strength, and the share of steps, from the first, in which it applies."""
 
     image: Image.Image
     strength: float = 1.0
@@ -99,14 +99,14 @@ class Control:
 
 @dataclass(frozen=True)
 class Inversion:
-    """A source that was inverted under its caption. Its tensors are on the CPU."""
+    """Result of the inversion of a source under its caption. The tensors are on the CPU."""
 
     caption: str
     clean: torch.Tensor
     """Latents of the source (1, c, h, w), float32."""
     trajectory: torch.Tensor
-    """The noisier latents in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise. If there
-    are `redrawn` latents, these are the latents of the source redrawn without correction."""
+    """Noisy latents of every step in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise.
+    If `redrawn` is set, the trajectory is that of the source redrawn without correction."""
     psnr: float
     """PSNR in dB of the source and the picture redrawn without correction, both decoded by the VAE."""
     null_texts: torch.Tensor | None = None
@@ -124,14 +124,14 @@ class Inversion:
         return [one.to(device).float() for one in (*self.trajectory.flip(0), self.clean)]
 
     def start(self, seed: int, fresh_noise: float) -> torch.Tensor:
-        """Return the noise (1, c, h, w) mixed with a share of fresh noise from a seed. The variance stays the same."""
+        """Return the noise (1, c, h, w) with a share of fresh noise from a seed mixed in. The variance is unchanged."""
         import torch
 
         fresh = torch.randn(self.clean.shape, generator=torch.Generator("cpu").manual_seed(seed))
         return (1 - fresh_noise) ** 0.5 * self.noise + fresh_noise**0.5 * fresh
 
     def stored(self) -> bytes:
-        """Return the inversion as the safetensors file from which `stored_inversion` reads it."""
+        """Return the bytes of a safetensors file with the inversion, which `stored_inversion` can read."""
         from safetensors.torch import save
 
         tensors = {"clean": self.clean, "trajectory": self.trajectory}
@@ -191,9 +191,9 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
 
 
 def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, settings: InversionSettings) -> torch.Tensor:
-    """Return the latents at each level above the clean ones, in the order of inversion: (steps, n, c, h, w). `steps`
-    are in the order of drawing. Each step begins with the answer of the step before, and evaluates the network at most
-    `settings.evaluations` times.
+    """Return the noisy latents after each step of the inversion of `clean` latents: (steps, n, c, h, w). `steps` are in
+    the order of drawing. Each step starts from the network's output at the step before, and evaluates the network at
+    most `settings.evaluations` times.
     """
     import torch
 
@@ -217,7 +217,7 @@ def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, setting
 
 
 def _mixed(last: tuple[torch.Tensor, torch.Tensor], now: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """Return the mixture of two guesses whose changes cancel best (Anderson's method of depth 1), row by row."""
+    """Return, row by row, the mixture of two guesses whose residuals cancel best (Anderson's method of depth 1)."""
     (before, old_change), (better, change) = last, now
     turn = change - old_change
     products = (change * turn).double().sum(dim=(1, 2, 3), keepdim=True)
@@ -237,11 +237,11 @@ def redraw(
 ) -> list[torch.Tensor]:
     """Return the latents (n, c, h, w) after each step of drawing from noise of that shape. The last ones are clean.
 
-    With a `path`, the latents of the source from noise to clean (one row each), the first row of `noise` is the source.
-    After each step the source is put back on its path, and all rows are moved by the same amount. A row that equals the
-    source ends exactly on the path. `limited` gets the rows' changes from the source and the share of the steps that
-    are done, and returns the changes to keep. With `redrawn`, the clean latents of the source (one row), no row is the
-    source: it is assumed to follow the path and to end at `redrawn`.
+    `path` has the latents of the source from noise to clean (one row each). With a `path`, the first row of `noise` is
+    the source. After each step the source is put back on its path, and all rows are moved by the same amount. A row
+    that equals the source ends exactly on the path. `limited` gets the rows' changes from the source and the share of
+    steps done, and returns the changes to keep. `redrawn` has the clean latents of the source (one row). With it, no
+    row is the source, which is then assumed to follow the path and to end at `redrawn`.
     """
     latents, drawn = noise, []
     for number, step in enumerate(steps, 1):
@@ -255,7 +255,7 @@ def redraw(
 
 
 def guided(ask: Ask, texts: Texts, negatives: Callable[[Step], Texts], guidance: Sequence[float]) -> Predict:
-    """Return a prediction for the texts, steered away from the step's negative texts if any `guidance` exceeds 1."""
+    """Return a prediction function for the texts, guided away from negative texts if any `guidance` exceeds 1."""
     import torch
 
     def predict(latents: torch.Tensor, step: Step) -> torch.Tensor:
@@ -275,8 +275,8 @@ def optimise_null_texts(
     empty: Texts,
     settings: InversionSettings,
 ) -> torch.Tensor:
-    """Return the embedding of the empty text for each step (steps, tokens, width), each optimised from the last one so
-    that guided drawing stays on the path (null-text inversion). Needs float32, as gradients vanish in half precision.
+    """Return an embedding of the empty text for each step (steps, tokens, width), optimised so that guided drawing
+    stays on the `path` (null-text inversion). Needs float32, as gradients vanish in half precision.
     """
     import torch
 
@@ -305,7 +305,7 @@ def optimise_null_texts(
 
 
 def steps_of(share: float, count: int) -> int:
-    """Return a share of `count` steps as a number of steps. Halves are rounded up."""
+    """Return the number of steps that make up the `share` of `count` steps. Halves are rounded up."""
     return int(share * count + 0.5)
 
 
@@ -322,9 +322,9 @@ class Inverter:
     steps: tuple[Step, ...]
     ask: Ask
     read: Callable[[Sequence[str]], Texts]
-    """Encodes texts, each in as many windows as the longest of them needs."""
+    """Encodes texts. Each gets as many windows of tokens as the longest text needs."""
     windows: Callable[[str], list[list[int]]]
-    """Returns the token ids of a text in windows."""
+    """Returns the token ids of a text, cut into windows of equal length."""
     pipe: Any
     device: str
 
@@ -425,7 +425,7 @@ class Inverter:
         self_replace: Sequence[float],
         region: Image.Image | None = None,
     ) -> AttentionControl:
-        """Return the attention control of prompts drawn with their source. `self_replace` has a share per prompt."""
+        """Return the attention control for prompts drawn with their source. `self_replace` has a share for each."""
         import numpy as np
         import torch
 
@@ -446,7 +446,7 @@ class Inverter:
         )
 
     def images(self, latents: torch.Tensor) -> tuple[list[Image.Image], list[bool] | None]:
-        """Return the pictures of latents, and the safety checker's flag for each, or None without a checker."""
+        """Decode latents. Return the pictures, and the safety checker's flag for each, or None without a checker."""
         pixels, pipe = self.pixels(latents), self.pipe
         images: list[Image.Image] = pipe.image_processor.postprocess(pixels, "pil", [False] * len(pixels))
         if getattr(pipe, "safety_checker", None) is None:
@@ -470,7 +470,7 @@ class Inverter:
         return (decoded.float() / 2 + 0.5).clamp(0, 1)
 
     def _negatives(self, inversion: Inversion, read: Texts, rows: int) -> Callable[[Step], Texts]:
-        """Return a function from a step to its negative texts. `read` has the empty text and the caption."""
+        """Return a function that gives the negative texts of a step. `read` has the empty text and the caption."""
         null_texts = inversion.null_texts
         if null_texts is None:
             negatives = read[1:].rows(rows)

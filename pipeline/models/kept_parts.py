@@ -1,4 +1,4 @@
-"""Kept parts of pictures whose rest is drawn around them (outpainting)."""
+"""Outpainting: keeps parts of pictures while the rest is drawn around them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """Kept parts of pictures, brought to each step's level of noise (RePaint, Lugmayr et al. 2022: outpainting)."""
+    """The kept parts of pictures, with the noise of each step added (RePaint, Lugmayr et al. 2022)."""
 
     def __init__(self, pipe: Any, rows: Sequence[DrawRequest], device: str) -> None:
-        """Encode the pictures. A row without a kept picture is drawn entirely."""
+        """Encode the pictures with kept parts. A row without one is drawn entirely."""
         import numpy as np
         import torch
 

@@ -28,8 +28,8 @@ from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.seams import LanguageRequest
 
 CUDA_12 = (("cuda_runtime", "libcudart.so.12"), ("cublas", "libcublasLt.so.12"), ("cublas", "libcublas.so.12"))
-"""Libraries that the GPU build needs, in loading order: the folder below `nvidia` in which a Python package has it, and
-its file name. torch's own libraries cannot serve, since they are of a later version."""
+"""Libraries that the GPU build needs, in loading order: each with its folder below the Python package `nvidia`, and its
+file name. torch's own libraries cannot be used, since their version is later."""
 
 
 class GgufModel:
@@ -56,9 +56,9 @@ class GgufModel:
             raise cannot_run(section, Path(file), error) from error
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Continue a prompt in the profile's chat template, up to a stop, an end token or the longest reply. Only a
-        token that does not fit the schema is drawn again, so the schema does not change a reply that fits anyway.
-        Raises UserError if prompt and longest reply exceed the context.
+        """Return the reply to a prompt in the profile's chat template, up to a stop text, an end token or the longest
+        reply. A token that does not fit the schema is drawn again, so a reply that fits anyway is not changed. Raises
+        UserError if prompt and longest reply exceed the context.
         """
         text = Template(self._section.chat_template).substitute(prompt=request.prompt, system=self._section.system)
         stops = [s.encode() for s in (*self._section.stop, *request.stop) if s]
@@ -71,7 +71,7 @@ class GgufModel:
         return reply.decode("utf-8", errors="replace").strip()
 
     def score(self, text: str) -> float:
-        """See `ScoringLanguageModel.score`. The library gives probabilities after the last token only."""
+        """See `ScoringLanguageModel.score`. Reads token by token, as the library gives only the last probabilities."""
         with self._lock:
             tokens, llm, total = self._tokenize(text)[: self._section.context_length], self._llm, 0.0
             read = llm.prepare_inputs_for_generation(tokens[:1], reset=True)
@@ -174,7 +174,7 @@ def require_gpu(layers: int) -> None:
 
 
 def open_cuda(layers: int) -> None:
-    """Open the libraries of CUDA 12 for the libraries loaded next. Raises CannotLoad if they are not installed."""
+    """Open the CUDA 12 libraries, so that ctransformers finds them. Raises CannotLoad if they are not installed."""
     nvidia = find_spec("nvidia")
     folders = list(nvidia.submodule_search_locations or ()) if nvidia is not None else []
     for package, name in CUDA_12:
@@ -192,7 +192,7 @@ def open_cuda(layers: int) -> None:
 
 
 def cannot_run(section: GgufLanguage, file: Path, error: Exception | str) -> UserError:
-    """Return the error for a file that ctransformers cannot load, with what it contains and what can run it."""
+    """Return the error for a file that ctransformers cannot load. It says what the file is and what can run it."""
     if isinstance(error, Exception) and out_of_memory(error):
         return no_room(f"the language model at {section.title}")
     family, tokenizer = _written_in(file)
@@ -207,7 +207,7 @@ def cannot_run(section: GgufLanguage, file: Path, error: Exception | str) -> Use
 
 
 def _written_in(file: Path) -> tuple[str, str]:
-    """Return the architecture and the kind of tokenizer that a GGUF file names; "" if it cannot be read."""
+    """Return the architecture and the tokenizer type that a GGUF file names, or "" for both if it is unreadable."""
     from gguf import GGUFReader
 
     try:
@@ -220,7 +220,7 @@ def _written_in(file: Path) -> tuple[str, str]:
 
 
 def which_build(gpu_layers: int) -> str | None:
-    """Return the library's build for this processor, or None to let the library find out, which takes a second."""
+    """Return the name of the library's build for this processor. None lets the library find out, in a second."""
     cpu_facts = Path("/proc/cpuinfo")
     if gpu_layers or not cpu_facts.is_file():
         return None

@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 THOUGHT, THOUGHT_OVER = "<think>", "</think>"
 """Tags that models put around their thoughts."""
 ON_GPU, ON_CPU = 16, 4
-"""Default numbers of replies that are written at once. Larger batches gain little, and a person sees replies later."""
+"""Default number of replies that are written at once. Larger batches gain little, and users see replies later."""
 
 
 class ChatLanguageModel(UsesMemory):
-    """One model, which writes one batch of replies at a time. Its files define the chat template and the end tokens."""
+    """A chat model that writes one batch of replies at a time. Its files define the chat template and end tokens."""
 
     def __init__(self, section: ChatLanguage) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -64,9 +64,9 @@ class ChatLanguageModel(UsesMemory):
         self._forms = forms_of(self._tokenizer, self._model, self._ends) if section.hold_form else None
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply after its thoughts, within the schema if profile and tokenizer allow it. Raises UserError if
-        prompt, thought and reply may exceed the context, UnreadableReply for a reply of thoughts alone, and Cancelled
-        within a reply.
+        """Return the model's thoughts, if any, and its reply. The reply fits the schema if profile and tokenizer allow
+        that. Raises UserError if prompt, thoughts and reply may exceed the context, UnreadableReply if there are only
+        thoughts, and Cancelled even in the middle of a reply.
         """
         (reply,) = self.complete_many([request], settings)
         if isinstance(reply, UserError):
@@ -189,7 +189,7 @@ class ChatLanguageModel(UsesMemory):
     def _write(
         self, rows: Sequence[_Row], longest: int, settings: LanguageSettings, on_over: Callable[[int], None]
     ) -> None:
-        """Write all rows at once, until each has ended. Their inputs are padded on the left to one length."""
+        """Write the texts of all rows at once, until each has ended. Inputs are padded on the left to one length."""
         import torch
         from transformers import GenerationConfig
 
@@ -253,7 +253,7 @@ class ChatLanguageModel(UsesMemory):
             scores.masked_fill_(~allowed, -torch.inf)
 
     def _next(self, row: _Row, scores: torch.Tensor, settings: LanguageSettings, longest: int) -> int:
-        """Return a row's next token from its scores. Mark the row as over if the token ends its reply."""
+        """Return a row's next token, chosen by its scores. Mark the row as over if the token ends its text."""
         import torch
 
         likely = torch.multinomial(scores.softmax(-1), 1, generator=row.draws) if settings.temperature else None
@@ -276,11 +276,11 @@ class _Row:
     """One reply while it is written."""
 
     tokens: list[int]
-    """Tokens that the model has read before the reply."""
+    """Token ids of the input, which the model reads before it writes."""
     draws: torch.Generator
     """Generator of this row alone, so that draws in other rows do not affect it."""
     form: Any = None
-    """An LLMatcher of llguidance, or None for a reply that is not constrained."""
+    """Constraint of the reply (an LLMatcher of llguidance), or None for an unconstrained reply."""
     stops: tuple[str, ...] = ()
     written: list[int] = field(default_factory=list)
     over: bool = False

@@ -1,5 +1,5 @@
-"""Constrains replies to a schema with llguidance, as JSON or lines. Takes the tokens so far, and returns those that may
-come next.
+"""Constrains replies to a schema with llguidance, as JSON or lines. Tells which tokens may come next after the tokens
+so far.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEPT = 32
 
 
 class Forms:
-    """Forms to which replies are constrained, for the vocabulary of one model. Not thread-safe."""
+    """Creates constraints (forms) of replies from schemas, for the vocabulary of one model. Not thread-safe."""
 
     def __init__(self, tokenizer: Any) -> None:
         """`tokenizer` is an LLTokenizer of llguidance."""
@@ -32,7 +32,7 @@ class Forms:
 
     @classmethod
     def of_pieces(cls, pieces: Sequence[bytes], end: int, tokenize: Callable[[bytes], list[int]]) -> Forms:
-        """Create forms from the bytes of each token. Tokens without bytes are never allowed."""
+        """Create `Forms` for a vocabulary, given each token's bytes. Tokens without bytes are never allowed."""
         from llguidance import LLTokenizer, TokenizerWrapper
 
         # The library takes a token that begins with 0xff as a special one without text.
@@ -51,7 +51,7 @@ class Forms:
         return cls(LLTokenizer(TokenizerWrapper(vocabulary)))
 
     def start(self, schema: Mapping[str, Any]) -> Any:
-        """Return the form of a new reply (an LLMatcher), or None for a schema that the library cannot enforce."""
+        """Return the constraint of a new reply (an LLMatcher), or None if the library cannot enforce the schema."""
         from llguidance import LLMatcher
 
         lines = grammar(schema)
@@ -69,7 +69,7 @@ class Forms:
 
 
 def forms_of(tokenizer: Any, model: Any, ends: list[int]) -> Forms | None:
-    """Return the forms for a model of transformers and its end tokens. None for an old kind of tokenizer."""
+    """Return `Forms` for a model of transformers with the end tokens `ends`, or None for a slow tokenizer."""
     from llguidance.hf import from_tokenizer
     from transformers import PreTrainedTokenizerFast
 
@@ -80,7 +80,7 @@ def forms_of(tokenizer: Any, model: Any, ends: list[int]) -> Forms | None:
 
 
 def allowed_tokens(form: Any, size: int) -> np.ndarray:
-    """Return a mask over the logits of the tokens that may come next in a form, including the end."""
+    """Return a boolean mask (size,) of the tokens that may come next in a reply, including the end token."""
     bits = np.frombuffer(form.compute_bitmask(), np.uint8)
     mask = np.unpackbits(bits, bitorder="little")[:size].astype(bool)
     return np.pad(mask, (0, size - len(mask)))

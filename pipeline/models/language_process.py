@@ -41,7 +41,7 @@ class GgufProcess:
 
     @property
     def pid(self) -> int:
-        """ID of the process that would take the next call."""
+        """Process ID of the process that takes the next call."""
         return self._process.pid
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
@@ -99,7 +99,7 @@ class GgufProcess:
 
 
 def _ask(process: subprocess.Popen[bytes], name: str, *arguments: Any) -> Any:
-    """Return the reply of the process. Raises EOFError if it ends first, and errors raised in it."""
+    """Call the model's method `name` in the process. Raises its errors, and EOFError if the process ends."""
     assert process.stdin is not None and process.stdout is not None
     try:
         pickle.dump((name, *arguments), process.stdin)
@@ -175,7 +175,7 @@ def main() -> None:
 
 
 def _listen(requests: queue.SimpleQueue[tuple[Any, ...]]) -> None:
-    """Read requests in a thread, so that the end of the pipe is seen during a reply too."""
+    """Read requests in a thread, so that a closed pipe is noticed even while a reply is written."""
     with suppress(EOFError, pickle.UnpicklingError):
         while True:
             requests.put(pickle.load(sys.stdin.buffer))

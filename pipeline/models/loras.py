@@ -53,7 +53,7 @@ def fuse(pipe: Any, lora: Lora) -> None:
 
 
 def add(weights: torch.Tensor, down: torch.Tensor, up: torch.Tensor, factor: float) -> None:
-    """Add `factor` times the product of `up` and `down` to the weights of a layer, a linear one or a convolution."""
+    """Add `factor` times the product of `up` and `down` to the weights of a linear or convolution layer."""
     import torch
 
     with torch.no_grad():

@@ -16,7 +16,7 @@ SLOW_FROM = 2_000_000_000
 """Bytes of weights from which a model is called slow on a CPU."""
 
 FOR_A_GPU = 10_000_000_000
-"""Bytes of weights of one stage, at full precision, from which a profile counts as made for a GPU."""
+"""Bytes of weights that one stage needs, at full precision, from which a profile counts as made for a GPU."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def this_machine() -> Machine:
 
 
 def memory_in_use(reset: bool = False) -> tuple[int, int]:
-    """Return the bytes that this process and its children use, and the GPU's peak since the last call with `reset`."""
+    """Return the bytes of memory that this process and its children use, and its peak on the GPU since a `reset`."""
     import psutil
     import torch
 
@@ -85,7 +85,7 @@ def _runs_on_gpu(weights: Weights, machine: Machine) -> bool:
 
 
 def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
-    """Return in words whether a machine has memory for a model. `on_disk`: its bytes if the profile gives none."""
+    """Return in words whether a machine has memory for a model. `on_disk` is its size if the profile gives none."""
     gpu = _runs_on_gpu(weights, machine)
     needed = memory_of(weights, gpu) or on_disk
     if not needed:
@@ -126,7 +126,7 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
 
 
 def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) -> str:
-    """Return a sentence on what to expect of a GPU profile on a machine without a GPU, else "". The machine is
+    """Return a warning (one sentence) if a profile made for a GPU would run without a GPU, else "". The machine is
     inspected only for a GPU profile, as that takes a second or two.
     """
     models = profile.weights()
@@ -145,15 +145,15 @@ def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) 
 
 
 def _stages(models: Mapping[str, Weights]) -> list[dict[str, Weights]]:
-    """Return groups of models that are needed at the same time."""
+    """Return groups of models, by role. The models of a group are needed at the same time."""
     drawing = [role for role in models if role not in ("captioner", "language model", "sentence model", EDITOR)]
     groups = (["captioner"], ["language model", "sentence model"], drawing, [EDITOR, "embedder"])
     return [{role: models[role] for role in group if role in models} for group in groups]
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:
-    """Return the bytes of GPU memory and of memory that models need. Of ControlNets and of detectors only the largest
-    counts.
+    """Return the bytes of GPU memory and of main memory that models need. Only the largest ControlNet and the largest
+    detector count.
     """
     gpu = memory = 0
     alternatives: dict[str, int] = {}

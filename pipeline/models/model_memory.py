@@ -1,4 +1,4 @@
-"""Memory for models: what a model needs, what is free, what to do when memory runs out, and giving memory back."""
+"""Memory of models: measures needed and free memory, makes room when it runs out, and gives unused memory back."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class UsesMemory:
     """A loaded model whose work takes memory."""
 
     free_others: Callable[[], bool] = staticmethod(lambda: False)
-    """Release all other models. Return True if one was loaded. `Models` sets this."""
+    """Function that releases all other models, and returns True if it released one. Set by `Models`."""
 
 
 def with_room(work: Callable[[], R], *steps: Callable[[], bool]) -> R:
-    """Return the result of `work`. When memory runs out, call `steps` in order until one returns True (it freed memory
-    or made the work smaller), then begin again. Raises the error if none does.
+    """Return the result of `work`. When memory runs out, call `steps` in order until one returns True: it freed memory
+    or made the work smaller. Then start `work` again. Raises the error if no step returns True.
     """
     while True:
         try:
@@ -45,12 +45,12 @@ def with_room(work: Callable[[], R], *steps: Callable[[], bool]) -> R:
 
 
 def lacked_memory(error: BaseException) -> bool:
-    """Return True if memory ran out. A loader may have raised that as the cause of its own error."""
+    """Return True if the error, or the cause of a loader's error, is that memory ran out."""
     return out_of_memory(error) or (error.__cause__ is not None and out_of_memory(error.__cause__))
 
 
 def _let_go(error: BaseException | None) -> None:
-    """Clear the frames of an error. They keep in memory what the failed work made, and the next try needs that room."""
+    """Clear the stack frames of an error. They keep objects of the failed work in memory that the next try needs."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
@@ -65,7 +65,7 @@ def memory_of(weights: Weights, on_gpu: bool) -> int:
 
 def to_release(needed: int, free: int, loaded: Mapping[str, int]) -> list[str]:
     """Return the models to release, in the order of `loaded`, so that a model of `needed` bytes and its working memory
-    fit. The list is empty if they fit already. If nothing makes enough room, return all models of known size, since
+    fit. The list is empty if they fit already. If releasing all is not enough, return all models of known size, since
     loading may still succeed.
     """
     chosen = list[str]()
@@ -79,7 +79,7 @@ def to_release(needed: int, free: int, loaded: Mapping[str, int]) -> list[str]:
 
 
 def free_memory(place: str) -> int:
-    """Return the free bytes on "cuda", or in memory for "cpu"."""
+    """Return the free bytes of GPU memory for "cuda", or of main memory for "cpu"."""
     if place == "cuda":
         import torch
 

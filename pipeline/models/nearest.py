@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 AT_ONCE = 1024
 """Number of vectors converted to float32 at once. Those of 512 dimensions fit in the cache of a core."""
 FEW = 8
-"""If fewer than one in `FEW` rows is a candidate, only the candidates are compared."""
+"""If fewer than one row in `FEW` is a candidate, only the candidates are compared, else all rows."""
 SPARE = 1000
 """Number of rows that are compared exactly, in addition to twice the requested number."""
 Halves = NDArray[np.float16]
@@ -48,8 +48,8 @@ def products(rows: Halves, directions: Floats, places: Places | None = None) -> 
 def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) -> tuple[Places, Floats]:
     """Return the indices of at most `most` rows with the largest cosines with `vector`, largest first, and the cosines.
     Rows and vector have length 1. Only rows whose flag in `inside` is True count. They are compared in float16 (off by
-    ten-thousandths), and more than twice as many as requested again in float32. Of a million vectors, with 2,000
-    requested, none was missed.
+    ten-thousandths). The best, more than twice as many as requested, are compared again in float32. In a test with a
+    million vectors and 2,000 requested, none was missed.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""Previews while a pipeline denoises: the finished image as predicted at the present step. They change no pixel of it.
+"""Previews while a pipeline denoises: the finished image as predicted at the present step. They do not alter the image.
 
-A scheduler gets the network's prediction and the noisy latents at every step. From the two follow the clean latents
-predicted now. They become a picture through the profile's tiny VAE, or through the model's VAE if it is small. Else a
+A scheduler gets the network's prediction and the noisy latents at every step. From these two, the clean latents
+predicted now are computed. The profile's tiny VAE decodes them to a picture, or the model's VAE if it is small. Else a
 linear map from four latent channels to RGB is used, which costs nothing.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 SMALL_VAE = 4_000_000
-"""Maximum parameters of a VAE that decodes previews. Tiny VAEs have 1 or 2 million, the VAE of SD 1.5 has 83."""
+"""Maximum parameters of a VAE that decodes previews. Tiny VAEs have 1 or 2 million, that of SD 1.5 has 83 million."""
 # Stable Diffusion 1.5's latent channels as RGB, each from -1 to 1: the factors that ComfyUI ships (latent_formats.py),
 # found by least squares on many images.
 SD15_RGB = ((0.3512, 0.2297, 0.3227), (0.3250, 0.4974, 0.2350), (-0.2829, 0.1762, 0.2721), (-0.2120, -0.2616, -0.7177))
@@ -91,7 +91,7 @@ class Looks:
         self._linear = int(vae.config.latent_channels) == len(SD15_RGB)
 
     def of(self, latents: torch.Tensor | None, rows: Sequence[int] = (0,)) -> list[Image.Image]:
-        """Return previews of the `rows`, RGB, up to `SIDE`. Empty if they would be slow, or before the first step."""
+        """Return RGB previews of the `rows`, up to `SIDE`. Empty if decoding is slow, or before the first step."""
         import torch
 
         if latents is not None and self._tiny is not None:
@@ -112,7 +112,7 @@ class Looks:
 
 
 def is_small(vae: Any) -> bool:
-    """Return True if a VAE decodes a preview in almost no time."""
+    """Return True if a VAE is small enough to decode a preview in almost no time."""
     return sum(weights.numel() for weights in vae.parameters()) <= SMALL_VAE
 
 

@@ -32,7 +32,7 @@ from pipeline.seams import Found, Points, Segmenter
 Mask = NDArray[np.bool_]
 Shares = NDArray[np.float32]
 _REMEMBERED = 10_000
-"""Maximum number of cached results, each for a picture and a phrase. Most find nothing, and the others take some kB."""
+"""Maximum number of cached results, each for a picture and a phrase. Most are empty, and the others take a few kB."""
 _SMALLEST = 0.0005
 """Minimum share of the picture that a connected piece must have to count as a thing."""
 
@@ -75,7 +75,7 @@ class GroundedSam:
         self._masks = _Part(MASKS, section.masks, Sam2Model, Sam2Processor)
 
     def find(self, image: Image.Image, phrase: str) -> list[Found]:
-        """Return the things that reach the threshold, or half of it if none does."""
+        """Return the things whose scores reach the threshold. If none does, half the threshold is used."""
         with self._lock:
             text = self._boxes.require_short(phrase, 64)
             inputs, outputs = self._boxes(image, text=[[text]])
@@ -115,7 +115,7 @@ class Sam3:
         self._part = _Part(SEGMENTER, section, Sam3Model, Sam3Processor)
 
     def find(self, image: Image.Image, phrase: str) -> list[Found]:
-        """Return the things that reach the threshold, or half of it if none does."""
+        """Return the things whose scores reach the threshold. If none does, half the threshold is used."""
         with self._lock:
             _, outputs = self._part(image, text=self._part.require_short(phrase, 32))
             for sure in (True, False):
@@ -188,7 +188,7 @@ class PhraseNetSegmenter:
         return _sorted([(mask, float(share[mask].mean()))] if mask.mean() >= _SMALLEST else [])
 
     def at(self, image: Image.Image, points: Points) -> Mask | None:
-        """Return the connected pixels around each wanted point that show its word, without those of unwanted points."""
+        """Return the area around each wanted point that shows the same word, minus such areas of unwanted points."""
         from scipy.ndimage import label
 
         words = self._shares(image).argmax(0)
@@ -214,7 +214,7 @@ class PhraseNetSegmenter:
 
 
 class Remembering:
-    """A segmenter that remembers what it found, since the same backgrounds come behind many subjects."""
+    """A segmenter that caches its results, since the same backgrounds are used behind many subjects."""
 
     def __init__(self, segmenter: Segmenter) -> None:
         self.name, self.at, self._segmenter = segmenter.name, segmenter.at, segmenter
@@ -247,6 +247,6 @@ def _pieces(mask: Mask, shares: Shares) -> list[Found]:
 
 
 def _sorted(things: Iterable[tuple[Mask, float]], sure: bool = True) -> list[Found]:
-    """Return masks with their scores as things, the surest first. Empty masks are left out."""
+    """Return a `Found` for each non-empty mask and its score, in descending order of score."""
     found = [Found(mask, score, sure) for mask, score in things if mask.any()]
     return sorted(found, key=lambda thing: -thing.score)

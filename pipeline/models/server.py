@@ -40,7 +40,7 @@ MOST_BYTES = 8 << 20
 SHOWN = 4_000
 """Maximum number of letters of an answer that are kept with an error."""
 MOST_STOPS = 4
-"""Maximum number of stop texts that OpenAI's own server takes. Replies are cut here at any further stop text."""
+"""Maximum number of stop texts that OpenAI's own server takes. The studio cuts replies at further stop texts."""
 
 _FAULTS, _INSTEAD = DataTable(__file__, str, "faults"), DataTable(__file__, str, "instead")
 
@@ -61,7 +61,7 @@ _NO_PICTURES = re.compile(
 
 
 class ServerFault(UnreadableReply):
-    """The server gave no reply to one request. The raw reply of this error is the server's answer."""
+    """The server gave no reply to one request. The error's `raw_reply` is the server's answer."""
 
     def __init__(self, message: str, prompt: str = "", raw_reply: str = "") -> None:
         super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent: another try takes it again
@@ -72,7 +72,7 @@ class NoServer(ServerFault, CannotLoad):
 
 
 class NothingSaid(ServerFault):
-    """The model's answer contains no reply."""
+    """The server answered, but its answer contains no reply of the model."""
 
 
 class Refused(ServerFault):
@@ -89,7 +89,7 @@ class _Passing(Exception):
 
 @dataclass(frozen=True)
 class ServerReply:
-    """The reply of the model."""
+    """A model's reply, as its server sent it."""
 
     text: str
     """Raw text of the reply, for `read_reply`. Thoughts that the server sent separately come first."""
@@ -117,19 +117,19 @@ class _Answer:
 
     @property
     def is_cut(self) -> bool:
-        """True for JSON that begins as a chat completion and breaks off."""
+        """True if the answer is JSON of a chat completion that breaks off before its end."""
         text = self.text.strip()
         opened = text[-1:] != "}" or text.count("{") > text.count("}")
         return self.json() is None and text[:1] == "{" and opened
 
     @property
     def is_stream(self) -> bool:
-        """True for pieces of a reply as server-sent events."""
+        """True if the answer has the reply in pieces, as server-sent events."""
         return "event-stream" in self.headers.get("content-type", "") or self.text.lstrip().startswith("data:")
 
     @property
     def said(self) -> str:
-        """Return the server's message about a fault, in one line; "" if it has none. It may contain the key."""
+        """The server's message about a fault, in one line, or "" without one. It may contain the secret key."""
         content = self.json()
         content = _error_in(content) or content
         behind = content.get("metadata") if isinstance(content, dict) else None
@@ -368,7 +368,7 @@ class ChatServer:
         return self._masked(raw)[:SHOWN]
 
     def _masked(self, text: str) -> str:
-        """Mask the key in a text, since some servers repeat it. Cut a text only afterwards, or half a key may stay."""
+        """Mask the key in a text, since some servers repeat it. Do so before a text is cut, or half a key may stay."""
         return text.replace(self._key, "…") if self._key else text
 
     # Facts about the server
@@ -429,7 +429,7 @@ class ChatServer:
             raise NoServer(self._sentence("too_much", most=MOST_BYTES >> 20), prompt) from error
 
     def _no_answer(self, error: Exception, prompt: str) -> Exception:
-        """Return the error for a request to which no answer came, or one that cannot be read."""
+        """Return the error for a request without an answer, or with an answer that cannot be read."""
         import httpx
 
         why = self._masked((str(error) or type(error).__name__).splitlines()[0].rstrip("."))[:120]

@@ -1,4 +1,4 @@
-"""The sha256 of a model's weights. Programs that read image files look up models by it. Fetches nothing."""
+"""The sha256 of a model's weights, by which programs that read image files look up models. Fetches nothing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FILES = (
     "diffusion_pytorch_model.fp16.safetensors",
     "diffusion_pytorch_model.bin",
 )
-"""File names of a network's weights in a diffusers folder."""
+"""File names that a network's weights may have in a diffusers folder."""
 TRANSFORMERS_FILES = ("model.safetensors", "pytorch_model.bin")
-"""File names of weights in a transformers folder."""
+"""File names that weights may have in a transformers folder."""
 
 
 def embedder_key(section: ClipEmbedder) -> str:
@@ -26,7 +26,7 @@ def embedder_key(section: ClipEmbedder) -> str:
 
 
 def weights_hash(weights: Weights, part: str = "", files: Sequence[str] = FILES) -> str:
-    """Return the sha256 of weights, or of the network in the folder `part`, in one of `files`. "" if none is here."""
+    """Return the sha256 of the first of `files` that exists in the weights' folder `part`, or "" if none exists."""
     found = next((file for name in files if (file := _file(weights, f"{part}/{name}" if part else name))), None)
     if found is None:
         return ""

@@ -25,7 +25,7 @@ that came with the weights."""
 
 
 def check_local(role: str, weights: Weights) -> None:
-    """Raise CannotLoad if `weights` should be on this machine and are not. Does not use the network."""
+    """Raise CannotLoad if the profile gives a path for `weights` that does not exist. Does not use the network."""
     place = weights.local()
     if place is None:
         return
@@ -84,7 +84,7 @@ def _fetch(role: str, weights: Weights) -> Path:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Within the context no other thread loads a model. The libraries show no progress bars for reading files, which
+    """Within the context, no other thread loads a model. The libraries show no progress bars for reading files, which
     takes about a second, and no remarks on their format. Afterwards bars (for downloads) and remarks are shown again.
     """
     import diffusers.utils.logging
@@ -102,7 +102,7 @@ def loading() -> Iterator[None]:
 
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Do the same as `loading`. Raises CannotLoad for LOAD_ERRORS, and for the errors in `also`."""
+    """Load a model within the context, as in `loading`. Turns LOAD_ERRORS and errors in `also` into CannotLoad."""
     errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():
