@@ -23,7 +23,7 @@ _SCENERY = frozenset(
     "view scene picture photo image time season winter summer spring autumn fog mist rain snow storm cloud "
     "shadow".split()
 )
-"""Words that an edit of weather, time or place may remove, though a text introduces them with an article."""
+"""Words that an edit of weather, time or place may remove, even if the source introduces them with an article."""
 _LONGEST_NAME = 3
 """Maximum number of words after an article that may name a thing. For "a red bird sits" they are red, bird and sits."""
 

@@ -125,8 +125,8 @@ class MethodDescription:
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """Return the artifacts, by name, that a new image with this mask would have and that depend on the mask. `size`
-        is the source's (width, height).
+        """Return the artifacts that depend on the mask, by name, as an image drawn now with this `mask` would have
+        them. `size` is the source's (width, height).
         """
         return {}
 

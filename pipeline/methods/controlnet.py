@@ -217,8 +217,8 @@ class ControlNetDescription(MethodDescription):
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
     ) -> str:
-        """Return the prompt: the caption, and the label or the protected classes. `$shown` has only those that the
-        picture holds, since a diffusion model draws what it is given; `$kept` has all of them. See `shown_classes`.
+        """Return the prompt: the caption, and the label or protected classes. In its template, `$kept` has all of
+        these. `$shown` has those that the picture shows (`shown_classes`): a diffusion model draws all that it reads.
         """
         shown = shown_classes(counterfactual.text, task, classes_in_mask)
         template = prompts["diffusion"] if shown else prompts["diffusion"].without("shown")

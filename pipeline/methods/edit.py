@@ -1,4 +1,4 @@
-"""The method `edit`: redraws the source from its own noise together with the changed caption (prompt-to-prompt).
+"""The method `edit`: redraws the source with a changed caption, from the source's own noise (prompt-to-prompt).
 
 The picture of a changed caption is drawn in one batch with its source, on the same control image, and takes over the
 source's attention (`pipeline.models.attention`). So it equals the source except for what its caption changes. All

@@ -60,7 +60,7 @@ CLASSES: Mapping[type[Data], str] = {
 
 
 class _Once:
-    """Returns one model of a profile. The first call loads it. If loading fails, the next call tries again."""
+    """Returns the model of a role, such as "captioner". The first call loads it. A failed load is tried again."""
 
     def __init__(self, models: Models, role: str) -> None:
         self._models, self._role, self._lock = models, role, threading.Lock()

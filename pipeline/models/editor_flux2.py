@@ -165,7 +165,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         return spread
 
     def _linear(self, latents: torch.Tensor, picture: Image.Image) -> torch.Tensor:
-        """Return a linear map (channels + 1, 3) from latents and a constant 1 to the picture's RGB, -1 to 1."""
+        """Fit a linear map (channels + 1, 3) from latents and a constant 1 to the picture's RGB, -1 to 1. Return it."""
         import torch
 
         spread = self._spread(latents)[0].float().cpu()

@@ -439,7 +439,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def _steered(self, control: Control, stack: ExitStack) -> Steered:
-        """Return the ControlNet with a fixed control image, to be used until the stack closes."""
+        """Return a function that runs the ControlNet with a fixed control image. It works until the stack closes."""
         net, image, processor = self._net(self._kind), control.image, self._pipe.control_image_processor
         pixels = processor.preprocess(image, height=image.height, width=image.width).to(self._device, self._dtype)
         self._spare(net, [image], stack)

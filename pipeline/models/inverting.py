@@ -33,7 +33,7 @@ SMALLEST_SIGNAL = 1e-6
 CLOSE = 40.0
 """PSNR in dB above which the source counts as reproduced exactly, so that edits need not draw it once more."""
 NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
-"""Learning rate of null-text inversion, and loss that ends its updates, at the first step. Both are from its code."""
+"""Values of null-text inversion at the first step, from its code: the learning rate, and the loss that ends updates."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Inversion:
 
     @property
     def noise(self) -> torch.Tensor:
-        """The noise at the end of the inversion, float32. Its standard deviation is close to 1 if all went well."""
+        """The noise at the end of the inversion, float32. Its standard deviation is near 1 for a good inversion."""
         return self.trajectory[-1].float()
 
     def path(self, device: str) -> list[torch.Tensor]:

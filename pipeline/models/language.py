@@ -220,7 +220,7 @@ def _written_in(file: Path) -> tuple[str, str]:
 
 
 def which_build(gpu_layers: int) -> str | None:
-    """Return the name of the library's build for this processor. None lets the library find out, in a second."""
+    """Return the library's build for this processor, such as "avx2", or None if the library must find out itself."""
     cpu_facts = Path("/proc/cpuinfo")
     if gpu_layers or not cpu_facts.is_file():
         return None

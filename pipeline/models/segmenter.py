@@ -152,7 +152,7 @@ class ClipSeg:
 
 
 class PhraseNetSegmenter:
-    """Segments by a `PhraseNet`. Its file names its words, its phrases, and which words represent single things."""
+    """Segments by a `PhraseNet`. The model file lists the words, the phrases, and the words for single things."""
 
     def __init__(self, section: PhraseNetSection) -> None:
         import torch
