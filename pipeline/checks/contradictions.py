@@ -34,7 +34,7 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"The rules in {path} cannot be read: {error}.") from error
+        raise UserError(f"The rules in {path} cannot be read ({error}): correct the file.") from error
     try:
         return TypeAdapter(tuple[Rule, ...]).validate_python(data.get("rules", []))
     except ValidationError as error:

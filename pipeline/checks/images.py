@@ -173,7 +173,7 @@ def without_edits(source_caption: str, counterfactual: CounterfactualCaption) ->
 def edges_kept(
     image: Image.Image, control: Image.Image, conditioning: ConditioningSettings, band: Band = BANDS["edges kept"]
 ) -> Check:
-    """Check which share (0 to 1) of the control image's edges the image keeps.
+    """Check the share (0 to 1) of the control image's edges that the image keeps.
 
         edges kept = |{p in C : some q in E with max(|px - qx|, |py - qy|) <= t}| / |C|
 

@@ -1,7 +1,7 @@
 """A vision-language model judges a generated image. It gets one question at a time, and each answer becomes a check.
 
-The model is fallible, so its checks only feed the validity score. People's votes correct the score's errors. The answer
-"cannot tell" counts neither for nor against an image, and nor does an unreadable reply.
+The model is fallible, so its checks are inputs of the validity score. People's votes correct the score's errors. The
+answer "cannot tell" counts neither for nor against an image, and nor does an unreadable reply.
 """
 
 from __future__ import annotations

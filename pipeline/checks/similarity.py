@@ -1,7 +1,7 @@
-"""Similarity of an alternative to its keyword and to what the task protects. Pure except for the model.
+"""Similarity of an alternative to its keyword and to the words that the task protects. Pure except for the model.
 
 Two colours are alike in that both are colours, so the plain similarity of “blue” and “red” is larger than that of
-“crimson” and “red”. The mean of the group of phrases that the keyword belongs to, such as colours, is therefore
+“crimson” and “red”. So each keyword is assigned to a group of phrases, such as colours, and the group's mean is
 subtracted first. At 0 two phrases are no more alike than any two of their group. At 1 they mean the same.
 
 With all-MiniLM-L6-v2 and a threshold of 0.2, 82 of 100 pairs of attributes written by hand are judged rightly. 4 pairs
@@ -38,9 +38,9 @@ _REFERENCES: Mapping[EditType, References] = DataTable(__file__, References)
 _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}
 """Edit types whose words are also accepted for another type. A background consists of objects with attributes."""
 _CLEARLY = 0.08
-"""Minimum lead in nearness of another edit type for an edit to count as that type. It was set on 65 hand-written edits
-of all types: no edit is assigned another type. Each of them was also paired with the wrong types: 289 of these 327
-pairs are detected. Subject and object count as one type, and so do attribute and background."""
+"""Minimum lead in nearness that another edit type needs for an edit to count as that type. It was set on 65
+hand-written edits of all types: no edit is assigned another type. Each of them was also paired with the wrong types:
+289 of these 327 pairs are detected. Subject and object count as one type, and so do attribute and background."""
 
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:
@@ -59,9 +59,9 @@ def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternati
 def similarities(
     texts: Sequence[str], keyword: str, edit_type: EditType, task: Task, sentences: Sentences
 ) -> list[tuple[float, str]]:
-    """Return, for each text, its highest similarity (-1 to 1) and the phrase that it is most similar to. A text is
-    compared with the keyword, both as phrases of the edit type. For a subject or object, it is also compared with the
-    label or the protected classes, each up to its first comma.
+    """Return, for each text, its highest similarity (-1 to 1) and the phrase that it is most similar to. Each text is
+    compared with the keyword, both as phrases of the edit type. A subject or object is also compared with the label or
+    the protected classes, each up to its first comma.
     """
     if not texts:
         return []

@@ -1,8 +1,8 @@
 """Defects of texts that a small language model writes: repetition, and the loss of content that should be kept.
 
 Pure, and without knowledge of grammar: words are compared, not understood. An edit may have consequences (where it
-snows, the grass is gone). But a repeated phrase, a sentence that vanished, or a thing that was introduced ("a ball",
-"two dogs") and is no longer named does not follow from new weather.
+snows, the grass is gone). But new weather does not explain a repeated phrase, a lost sentence, or a thing that was
+introduced ("a ball", "two dogs") and is no longer named.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class MethodDescription:
         return profile.generator
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        """Return an image's settings, named as in AUTOMATIC1111's web UI. Unknown ones are None. `size` is its size."""
+        """Return an image's settings, named as in AUTOMATIC1111's web UI (None if unknown). `size` is the image's."""
         return self._fields(lineage, lineage.model, size, made_with)
 
     def _fields(

@@ -1,8 +1,8 @@
 """Attention control (prompt-to-prompt, Hertz et al. 2022): pictures take over attention maps of their source.
 
-A picture and its source are drawn in one batch. In the first steps the prompt's words are drawn where the source's
-words are (cross-attention), and the positions of the picture attend to each other as in the source (self-attention).
-Full maps are computed only where they are replaced or read. Other layers keep the network's attention processors.
+A picture and its source are drawn in one batch. In the first steps, words of the prompt are drawn where the source has
+its words (cross-attention), and positions of the picture attend to each other as in the source (self-attention). Full
+maps are computed only where they are replaced or read. Other layers keep the network's attention processors.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ class AtOnce:
         work: Callable[[Sequence[W], int], Sequence[R]],
         free_others: Callable[[], bool],
     ) -> list[R]:
-        """Return the result of each request. `work` gets several requests and the index of the first. If they do not
-        fit in memory, `free_others` releases models, then their number is halved. Raises the error if one does not fit.
+        """Return each request's result. `work` gets several requests and the index of the first. If these do not fit in
+        memory, `free_others` releases models, then their number is halved. Raises the error if not even one fits.
         """
         done: list[R] = []
 

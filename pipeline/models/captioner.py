@@ -171,7 +171,7 @@ class Blip2(CaptioningModel):
 
     def encode(self, pictures: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
         """Return pixels and token ids (pictures, n) on the model's device, padded on the left. Raises UserError if the
-        ids lack the picture's tokens, as with older revisions of the weights: the model would answer without seeing it.
+        ids have no tokens for the picture, as with old revisions of the weights. The model would not see the picture.
         """
         several = {"padding": True, "padding_side": "left"} if len(pictures) > 1 else {}
         encoded = self._processor(images=list(pictures), text=list(prompts), return_tensors="pt", **several)
@@ -226,8 +226,8 @@ class Florence2(CaptioningModel):
 
 
 def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str, Any]:
-    """Return options of `generate` of transformers. At temperature 0 it writes the likeliest text. Else it samples from
-    the likeliest words that together have probability `top_p`, or without `top_p` from words above `LEAST_SHARE`.
+    """Return options of transformers' `generate`. At temperature 0 it writes the likeliest text, else it samples words.
+    `top_p` limits them to the likeliest with this total probability, and without it `LEAST_SHARE` limits them.
     """
     if settings.temperature == 0:
         return {"num_beams": settings.beams, "do_sample": False}

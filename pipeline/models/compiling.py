@@ -1,9 +1,9 @@
 """Compiles only the blocks that a generator's networks repeat (torch.compile). A block is compiled once for all its
 repetitions, so the first image waits for a fraction of the time that whole networks would take.
 
-Sizes are left open in compiled code: one compilation serves every size of image, size of batch and length of text. Only
-a batch of a single row, such as one image without guidance, is compiled separately by torch. Strengths and texts are
-inputs of a block, so changing them needs no new compilation.
+Compiled code has no fixed sizes: one compilation serves every image size, batch size and length of text. Only a batch
+of a single row, such as one image without guidance, is compiled separately by torch. Strengths and texts are inputs of
+a block, so changing them needs no new compilation.
 """
 
 from __future__ import annotations

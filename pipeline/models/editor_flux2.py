@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOKENS = 512
 """Maximum number of tokens of an instruction with its chat template. The pipeline would cut off the rest."""
 ON_GPU = 2
-"""Default number of images edited at once on a GPU. Each has a million pixels, and its source as many, so larger
+"""Default number of images edited at once on a GPU. An image has a million pixels, and so has its source, so larger
 batches gain little."""
 
 

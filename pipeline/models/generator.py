@@ -187,8 +187,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         """Return the batch size: the profile's, else one that suits the device. A CPU draws one image at a time, so
-        that each is shown when it is done. If nobody watches, it draws small images in batches, which keep its cores
-        busy.
+        that each is shown when it is done. If no user watches (`watched` is False), it draws small images in batches,
+        which keep its cores busy.
         """
         one_at_a_time = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
         best = self._section.batch or (1 if one_at_a_time else AT_ONCE)

@@ -1,8 +1,8 @@
 """Weights on the Hugging Face hub, or at a URL of their own, such as torchvision's: lists the files on this machine and
 the missing ones, and downloads the missing ones.
 
-The hub's library restarts an interrupted file from the beginning and does not verify it. Weights may have tens of
-gigabytes. So each download resumes where it stopped, and a file counts only if its hash equals the hub's.
+The hub's library restarts an interrupted file from the beginning and does not verify it. As weights may have tens of
+gigabytes, each download here resumes where it stopped. A file counts only if its hash equals the hub's.
 """
 
 from __future__ import annotations

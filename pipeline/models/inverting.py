@@ -3,7 +3,7 @@
 DDIM moves latents from one noise level to the next by `keep * latents + add * answer`. The answer is the network's
 output for the noisier of the two. The way back needs the answer for latents that are still unknown, so each step is
 solved by fixed-point iteration with the `keep` and `add` of the step. (`DDIMInverseScheduler` of diffusers takes those
-of the neighbouring level, which is wrong for models that predict v: 11 to 13 dB, measured on the demo's weights.)
+of the neighbouring level. With models that predict v, this is wrong: 11 to 13 dB PSNR with the demo's weights.)
 
 The functions work on tensors and call the network through `Predict`; `WindowedPipeline.inverting` lends the network.
 """
@@ -184,7 +184,7 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
         else:
             raise UserError(
                 f"This model cannot be inverted: at some noise levels its predictions of kind {kind} do not tell "
-                "picture and noise apart; use a model that predicts v, or a scheduler that leaves some of the picture."
+                "picture and noise apart; use a model that predicts v, or a scheduler that keeps some of the picture."
             )
         steps.append(Step(time, keep, add, (place + 1) / count))
     return tuple(steps)
@@ -192,7 +192,7 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
 
 def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, settings: InversionSettings) -> torch.Tensor:
     """Return the noisy latents after each step of the inversion of `clean` latents: (steps, n, c, h, w). `steps` are in
-    the order of drawing. Each step starts from the network's output at the step before, and evaluates the network at
+    the order of drawing. Each step starts with the network's output of the step before, and evaluates the network at
     most `settings.evaluations` times.
     """
     import torch
@@ -329,8 +329,8 @@ class Inverter:
     device: str
 
     def invert(self, image: Image.Image, caption: str, on_step: OnStep) -> Inversion:
-        """Invert a picture whose sides the model can draw. `on_step` counts evaluations of the network and may raise.
-        Raises UserError if numbers overflow in half precision, or if null texts are asked for in half precision.
+        """Invert a picture whose sides the model can draw. `on_step` is called at each evaluation of the network.
+        Raises UserError if numbers overflow in half precision, or if null texts are requested in half precision.
         """
         import torch
 
@@ -354,7 +354,7 @@ class Inverter:
         # Kept in half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
         trajectory = trajectory.half().cpu()
         if not trajectory.isfinite().all():
-            raise UserError("The numbers overflow in half precision: set dtype to float32 in the profile.")
+            raise UserError("The inversion's numbers overflow in half precision: set dtype to float32 in the profile.")
         inversion = Inversion(caption, clean.cpu(), trajectory, 0.0)
         path, predict = inversion.path(self.device), guided(ask, text, lambda _step: text, [1.0])
         if updates:

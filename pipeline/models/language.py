@@ -1,7 +1,7 @@
 """A LLaMA in a GGUF file, run by ctransformers in its own process (see `language_process`).
 
-Three faults of the library are prevented here. Two calls at once on one model kill the process, a prompt over the
-context length gives garbage, and its tokenize() writes past its buffer if a text has more tokens than letters.
+This module prevents three faults of the library. Two simultaneous calls kill the process. A prompt longer than the
+context gives garbage. Its tokenize() writes past its buffer if a text has more tokens than letters.
 """
 
 from __future__ import annotations

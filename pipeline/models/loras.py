@@ -1,7 +1,7 @@
 """LoRAs, such as those that let a model draw in few steps: added to the weights once, when the model is loaded.
 
-diffusers reads the files and maps their names, in every format that it knows. The sum W + weight * alpha / rank * (B A)
-is computed here. `load_lora_weights` and `fuse_lora` of diffusers compute it with a further package, peft.
+diffusers reads the files and maps their names, in every format that it knows. This module computes the sum W + weight *
+alpha / rank * (B A) itself. `load_lora_weights` and `fuse_lora` of diffusers need a further package for it, peft.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class Machine:
 
 def share_cores(environment: MutableMapping[str, str] = os.environ) -> None:
     """Let torch's threads sleep while they wait, unless the `environment` says otherwise. Call before torch is
-    imported. Busy waiting is a tenth faster on an idle machine but slows others: two sources of the demo took 100 to
-    175 s instead of 18 to 30 s.
+    imported. Threads that wait busily are a tenth faster on an idle machine but slow other programs: two sources of the
+    demo took 100 to 175 s instead of 18 to 30 s.
     """
     environment.setdefault("OMP_WAIT_POLICY", "passive")
 

@@ -196,9 +196,8 @@ class ChatServer:
         stop: Sequence[str] = (),
         schema: Mapping[str, Any] | None = None,
     ) -> ServerReply:
-        """Return the model's answer to `messages`, up to a stop or `longest` tokens, with the `schema` sent along if
-        there is one. Raises ServerFault with the server's message, NoServer if no request would be answered, and
-        Cancelled.
+        """Return the model's answer to `messages`, up to a stop text or `longest` tokens. The `schema`, if any, is sent
+        along. Raises ServerFault with the server's message, NoServer if no request would be answered, and Cancelled.
         """
         body: dict[str, Any] = {
             "model": self._section.model,
@@ -485,9 +484,9 @@ class _TooMuch(Exception):
 def side_by_side(
     requests: Sequence[Q], ask: Callable[[Q], A], parallel: int, on_reply: Callable[[int], None] = lambda _done: None
 ) -> list[A | UserError]:
-    """Return the result of `ask` for each request, `parallel` at once, or its UserError. After a NoServer, unsent
-    requests get the same error. `on_reply` gets the number of finished requests, in this thread, and may raise to stop.
-    Raises Cancelled.
+    """Return for each request the result of `ask` or its UserError. `parallel` requests run at once. After a NoServer,
+    unsent requests get the same error. `on_reply` gets the number of finished requests, in this thread, and may raise
+    to stop. Raises Cancelled.
     """
     down: list[NoServer] = []
 

@@ -55,7 +55,7 @@ def locate(role: str, weights: Weights) -> Path:
 
 def _fetch(role: str, weights: Weights) -> Path:
     """Return the folder of the hub's files in the local cache. Missing files are downloaded with a progress bar. The
-    hub is not asked if all are here. If it cannot be asked, a folder that may be incomplete is taken as it is.
+    hub is not asked if all are here. If the hub cannot be reached, a folder that may be incomplete is used as it is.
     """
     from tqdm import tqdm
 
