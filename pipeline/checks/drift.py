@@ -45,7 +45,7 @@ class Drift(Data):
 
     @property
     def moved(self) -> float:
-        """Largest distance by which a corner moved, as a share of the sides."""
+        """Largest distance by which a corner of the image moved, as a share of the sides."""
         grown = abs(self.zoom - 1) / 2
         return math.hypot(grown + abs(self.right), grown + abs(self.down))
 
@@ -134,7 +134,7 @@ def moved_back(image: Image.Image, drift: Drift) -> Image.Image:
 
 
 def can_move_back(drift: Drift | None) -> bool:
-    """Return True if `moved_back` should undo a drift: it is visible, and undoing it leaves only a narrow border."""
+    """Return True if a drift is worth undoing: it is visible, and undoing it leaves only a narrow border to fill."""
     return drift is not None and drift.moved > IN_PLACE and drift.covered >= LEAST_COVERED
 
 

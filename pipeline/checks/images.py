@@ -36,7 +36,7 @@ SUBJECT_FOUND, SUBJECT_SIZE = "subject found", "subject not grown"
 FORMS_KEPT = "forms kept"
 """Name of the check that compares the outlines of connected pieces of the mask."""
 INVERTED = "source inverted"
-"""Name of the check of an inversion. It measures how well the source is redrawn from its noise."""
+"""Name of the check that measures how well the source is redrawn from the noise of its inversion."""
 MOST_DECIBELS = 100.0
 """Maximum PSNR that is shown, in dB. An inversion without any error would have an infinite PSNR."""
 BANDS: Mapping[str, Band] = {
@@ -161,7 +161,7 @@ def _labelled(caption: str, label: str, name: str) -> str:
 
 
 def without_edits(source_caption: str, counterfactual: CounterfactualCaption) -> tuple[str, ...]:
-    """Return the source's caption and, if there are several edits, the new caption with each of them undone."""
+    """Return the source's caption and, if there are several edits, for each edit the new caption without it."""
     texts = [source_caption] if source_caption.strip() else []
     if len(counterfactual.edits) > 1:
         for edit in counterfactual.edits:

@@ -50,7 +50,7 @@ class Factor:
     segmentation: str = ""
     """The question for a segmentation task, or "" to ask the question for a classification task."""
     edited: bool = False
-    """True for a question about the edits. It is not asked about an image without edits."""
+    """True for a question about the edits, which is not asked if an image has none."""
 
 
 FACTORS: Mapping[str, Factor] = DataTable(__file__, Factor, "factors")

@@ -137,7 +137,7 @@ def _to(texts: Sequence[str], other: str, kind: EditType, sentences: Sentences) 
 
 
 def _belongs(vector: NDArray[np.float64], group: NDArray[np.float64]) -> float:
-    """Return the nearness of a phrase to a group: 2 for a member, else the mean cosine to the two closest members."""
+    """Return the nearness of a phrase to a group: 2 for a member, else its mean cosine to the two closest members."""
     nearest = sorted(_cosines(vector, group), reverse=True)[:2]
     return 2.0 if nearest[0] > 0.9999 else sum(nearest) / len(nearest)
 

@@ -13,7 +13,7 @@ _JOINING = frozenset(("a", "an", "the", "of"))
 
 @dataclass(frozen=True)
 class Change:
-    """A run of words that was replaced by another run, each as its text writes it."""
+    """A sequence of words that was replaced by another one. Both are as written in their texts."""
 
     gone: str
     """The replaced words of the source. "" if words were only added."""
@@ -27,7 +27,7 @@ class Change:
 
 
 def changes(source: str, text: str) -> tuple[Change, ...]:
-    """Return the runs of words that differ, in text order. Capitals and small letters count as equal."""
+    """Return the changes from `source` to `text`, in text order. Capitals and small letters count as equal."""
     before, after = tokens(source), tokens(text)
     start = _common(before, after)
     end = min(_common(before[::-1], after[::-1]), min(len(before), len(after)) - start)

@@ -38,7 +38,7 @@ def repeated(source: str, text: str) -> tuple[str, int] | None:
 
 
 def lost_sentences(source: str, text: str, edited_words: Collection[str]) -> tuple[str, ...]:
-    """Return the source's sentences whose content words, without `edited_words`, are all missing in the text."""
+    """Return sentences of the source whose content words, except `edited_words`, are all missing in the text."""
     left = {singular(word) for word in tokens(text)}
     lost = []
     for sentence in filter(None, map(str.strip, re.split(r"(?<=[.!?])\s+", source))):

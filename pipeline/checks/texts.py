@@ -216,7 +216,7 @@ def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[t
 
 
 def _few(words: tuple[str, ...], most: int = 4) -> str:
-    """Quote the first `most` words and count the rest, since an entirely new caption has too many words to read."""
+    """Return the first `most` words quoted, and the number of others. A new caption may have too many to read."""
     rest = len(words) - most
     return _quoted(list(words)) if rest <= 0 else f"{', '.join(f'“{word}”' for word in words[:most])} and {rest} more"
 

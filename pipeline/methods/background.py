@@ -81,13 +81,13 @@ _GROWS = (
 class BackgroundSettings(ControlNetSettings):
     composite: CompositeSettings = CompositeSettings()
     painted: Region | None = None
-    """The region outside the subject, which may change. Not a setting of a run."""
+    """The region outside the subject, which may change. Recorded with an image, not set by a user."""
     subject: SubjectSettings = SubjectSettings()
     """Settings of the subject, including the words by which the checks find it in the new image."""
     backgrounds: BackgroundsSettings = BackgroundsSettings()
     """Settings of backgrounds. Only folder, bank and words to avoid are used."""
     matrix: Matrix | None = None
-    """The move of the subject, or None if it was not moved. Not a setting of a run."""
+    """The move of the subject, or None if it was not moved. Recorded with an image, not set by a user."""
 
     @property
     def steps(self) -> int | None:  # type: ignore[override]
@@ -150,7 +150,7 @@ class _WhenNeeded:
 
 
 class BackgroundMethod(ControlNetMethod):
-    """Puts subjects in front of backgrounds."""
+    """Puts the subjects of sources in front of new backgrounds."""
 
     def _load(self, models: Models) -> tuple[Any, None]:
         return _WhenNeeded(models), None
@@ -162,7 +162,7 @@ class BackgroundMethod(ControlNetMethod):
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> BackgroundPrepared:
-        """Make the control image. Raises UserError if the source has no subject."""
+        """Make the control image and the subject's mask. Raises UserError if the source has no subject."""
         import cv2
 
         own = _own(settings)

@@ -33,12 +33,12 @@ class MethodDescription:
     title = ""
     settings_type: type[MethodSettings] = UnreadSettings
     method_type: type[Any] | None = None
-    """The class that `with_models` calls, with this description and its own arguments. None for an unknown method."""
+    """Class of the method itself, which `with_models` creates. None for an unknown method."""
     artifacts: tuple[Artifact, ...] = ()
     role = "image generator"
     """Role of the drawing model in the profile."""
     draws_whole = False
-    """True if the method draws every pixel, so that no pixel of the source is left."""
+    """True if the method draws every pixel, so that the image contains no pixel of the source."""
     steps_setting = "generation.steps"
     """Name of the setting for the number of denoising steps."""
     decided: Mapping[str, Any] = MappingProxyType({})
@@ -78,7 +78,7 @@ class MethodDescription:
     # What an image depends on
 
     def drawn_alike(self, recorded: MethodSettings, settings: MethodSettings) -> bool:
-        """Return True if an image with `recorded` settings would be drawn in the same way with `settings` now."""
+        """Return True if an image that was drawn with the `recorded` settings would look the same with `settings`."""
         return type(recorded) is type(settings) and recorded.pixels() == settings.pixels()
 
     def prompt(
@@ -96,12 +96,12 @@ class MethodDescription:
         return models.runs(self.role)
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        """Return a hashable key of everything that `Method.prepare` depends on. Equal keys share a preparation."""
+        """Return a hashable key of all that `Method.prepare` depends on. Sources with equal keys share its result."""
         region = source.region and image_sha(source.region)
         return image_sha(source.image), source.task, source.caption, mask_key(source.mask), region, settings
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
-        """Return a key that is equal for images that can be drawn in one batch, for a source of `size`."""
+        """Return a key for a source of `size`. Images with equal keys can be drawn in one batch."""
         return settings, size
 
     def cannot_draw(self, profile: Profile) -> str:
@@ -119,7 +119,7 @@ class MethodDescription:
         return ""
 
     def needs_mask(self, settings: MethodSettings) -> bool:
-        """Return True if these settings use the source's mask for drawing, so that another mask outdates the images."""
+        """Return True if drawing with these settings uses the source's mask. Then another mask outdates the images."""
         return False
 
     def mask_artifacts(
@@ -190,7 +190,7 @@ class MethodDescription:
 
 
 def mask_key(mask: NamedMask | None) -> object:
-    """Return a key of a mask: its pixels and the names of its classes."""
+    """Return a key of a mask, made of its pixels and the names of its classes. None without a mask."""
     return None if mask is None else (image_sha(mask.image), tuple(sorted(mask.classes.items())))
 
 

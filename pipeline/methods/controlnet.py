@@ -55,7 +55,7 @@ class ControlNetSettings(BatchedSettings):
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
     inverted_under: str | None = None
-    """The caption under which the source was inverted, or None if it was not. Not a setting of a run."""
+    """Caption under which the source was inverted, or None if it was not. Recorded with an image, not set by a user."""
 
     @property
     def steps(self) -> int:
@@ -79,7 +79,7 @@ class ControlNetSettings(BatchedSettings):
         return plain
 
     def pixels(self) -> tuple[Any, ...]:
-        """Return the settings that decide the pixels. The number of images, their seeds and the batch do not."""
+        """Return the settings that affect an image's pixels: not the number of images, the seeds and the batch."""
         plans = {"images_per_caption", "seed_mode", "seed", "batch"}
         unread = set() if self.generation.inverted else _OF_INVERTED
         return self.control(), self.generation.model_dump(exclude=plans | unread), self.inverted_under

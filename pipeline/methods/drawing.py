@@ -44,7 +44,7 @@ class BatchedSettings(MethodSettings):
     """Settings of an image that may have been drawn in a batch with others."""
 
     batch: DrawnBatch = Field(DrawnBatch(), exclude_if=lambda batch: batch == DrawnBatch())
-    """The batch that the image was drawn in. Not a setting of a run. Records leave the default out."""
+    """The batch in which the image was drawn, not set by a user. Omitted from records if it is the default."""
 
     @classmethod
     def own(cls, settings: MethodSettings) -> Self:
@@ -62,7 +62,7 @@ class DriftingSettings(BatchedSettings):
     """Settings of an image by a model that may shift or zoom the whole picture."""
 
     moved_back: Drift | None = Field(None, exclude_if=lambda drift: drift is None)
-    """The drift of the model's picture that was undone, or None. Not a setting of a run."""
+    """The shift and zoom by the model that was undone, or None. Recorded with an image, not set by a user."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class PlacedImage(DrawnImage):
 
 
 def placed(picture: Image.Image, drawn: DrawnImage) -> PlacedImage:
-    """Measure the shift and zoom of a result against the edited picture. Undo them if only a narrow border is lost."""
+    """Measure shift and zoom of a result against the edited picture. Undo them if only a narrow border is lost."""
     drift = None if drawn.image is None else drift_of(picture, drawn.image)
     image = drawn.image
     if image is not None and drift is not None and can_move_back(drift):
@@ -111,7 +111,7 @@ class DrawingMethod(ABC, Generic[R]):
     def _draw(
         self, prepared: Sequence[R], requests: Sequence[DrawRequest], size: int, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """Draw a batch of `size`, each image from its own prepared source."""
+        """Draw the requests in batches of `size`. Each request has its own prepared source."""
 
     def _request(self, prepared: R, prompt: str, image: CaseRequest) -> DrawRequest:
         return DrawRequest(prompt, image.seed, image.place)

@@ -49,9 +49,9 @@ _UNREAD = (
 class EditedSettings(ControlNetSettings, DriftingSettings):
     edit: EditSettings = EditSettings()
     taken: float | None = Field(None, exclude_if=lambda taken: taken is None)
-    """The guidance or share of self-replacement that a sweep drew with, or None. Not a setting of a run."""
+    """The guidance or share of self-replacement that a sweep used, or None. Recorded, not set by a user."""
     painted: Region | None = Field(None, exclude_if=lambda region: region is None)
-    """Region of the source that may change. Not a setting of a run."""
+    """Region of the source that may change. Recorded with an image, not set by a user."""
 
     @property
     def region(self) -> Region | None:
@@ -69,7 +69,7 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     @property
     def swept(self) -> tuple[float, ...]:
-        """Strengths that a sweep tries, from strong to weak, without duplicates in effect. Empty without a sweep."""
+        """Strengths that a sweep tries, from strong to weak, one for each different image. Empty without a sweep."""
         if self.edit.sweep == "guidance":
             return GUIDANCES
         values = SELF_REPLACEMENTS if self.edit.sweep == "self-replacement" else ()

@@ -64,11 +64,11 @@ _own = InstructSettings.own
 
 @dataclass(frozen=True)
 class InstructPrepared(Prepared):
-    """A source at the size at which it is edited."""
+    """A source that is ready to be edited."""
 
     settings: InstructSettings
     picture: Image.Image
-    """The source at this size, RGB."""
+    """The source, resized for editing, RGB."""
 
 
 class InstructMethod(DriftingMethod[InstructPrepared]):

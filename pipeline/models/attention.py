@@ -26,7 +26,7 @@ Windows = Sequence[Sequence[int]]
 
 
 class Alignment(NamedTuple):
-    """Matches the tokens of a prompt with those of the source's prompt. Token numbers run through all windows."""
+    """Matches tokens of a prompt with tokens of the source's prompt. Tokens are numbered through all windows."""
 
     moved: torch.Tensor
     """(source tokens, tokens): 1 where a token of the prompt takes over the attention map of a source token, else 0."""
@@ -193,7 +193,7 @@ class AttentionControl:
 
 
 class _Controlled:
-    """An attention processor whose maps an `AttentionControl` changes. If it needs none, the previous one runs."""
+    """An attention processor that lets a control change its maps. If none are needed, the previous one runs."""
 
     def __init__(self, control: AttentionControl, own: Any) -> None:
         self._control, self._own = control, own

@@ -66,7 +66,7 @@ class Compiling:
 
     @property
     def waits(self) -> str:
-        """Reason why the first image takes longer, in words; "" once it is drawn."""
+        """Reason in words why the first image takes longer than others, or "" once it is drawn."""
         if not (self.on and self._first):
             return ""
         if self._known:
@@ -96,7 +96,7 @@ class Compiling:
             _remember(self._key, self.spent - before)
 
     def begun(self) -> None:
-        """Note that the first step is done, so nothing is left to compile."""
+        """Record that the first step is done, so that nothing is left to compile."""
         self._first = False
 
     def stop(self, reason: str) -> None:
@@ -123,13 +123,13 @@ def why_not(device: str, offload: str = "none") -> str:
 
 
 def cannot_compile(error: BaseException) -> bool:
-    """Return True for an error of compiling itself, False for one of the compiled code."""
+    """Return True if compiling failed, False if the error comes from running the compiled code."""
     dynamo = sys.modules.get("torch._dynamo.exc")
     return dynamo is not None and isinstance(error, dynamo.TorchDynamoException | dynamo.FailOnRecompileLimitHit)
 
 
 def cache_folder() -> Path:
-    """Return the folder of compiled code on disk: beside the hub's cache, unless the environment names one."""
+    """Return the folder for compiled code: the one that the environment names, else one beside the hub's cache."""
     from pipeline.models import hub
 
     return Path(os.environ.get(CACHE) or hub.cache_folder().parent / "compiled")

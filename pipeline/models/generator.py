@@ -85,7 +85,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     role = "image generator"
     likes = "float16"
-    """The half precision that the model was made for."""
+    """Name of the half precision that the model was made for."""
     by_layers = True
     """True if the model draws the same images when only one layer at a time is on the GPU. Tests check this."""
     kept_texts = 64
@@ -109,7 +109,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         self._shown: tuple[int, ...] = ()
         self._texts = Latest[Any](self.kept_texts)
         self._room: dict[tuple[int, int], int] = {}
-        """Maximum number of images drawn at once, by image size, for sizes at which memory ran out."""
+        """Maximum number of images drawn at once for each image size at which memory ran out."""
         self._load_beside()
         with loaded_from(self.role, section):
             pipe = self._load(base)
@@ -136,10 +136,10 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         return parameters(base, self._section.variant)
 
     def _load_beside(self) -> None:
-        """Load some parts of the pipeline separately, so that an error names the part at fault."""
+        """Load some parts of the pipeline separately, so that an error names the faulty part. By default none."""
 
     def _loaded(self, pipe: Any) -> None:
-        """Prepare the pipeline right after it is loaded."""
+        """Prepare the pipeline right after it is loaded. Does nothing by default."""
 
     def _tiny_vae(self) -> Any:
         return None
@@ -179,7 +179,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     @property
     def waits(self) -> str:
-        """Reason why the first image takes longer, or "" without a reason, or once it is drawn."""
+        """Reason why the first image takes longer than others, or "" if it does not or is drawn."""
         return self._compiling.waits
 
     def preview(self) -> Image.Image | None:
@@ -298,7 +298,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
         ]
 
     def _offload(self) -> bool:
-        """Let the parts take turns on the GPU. Return False if they do so already, or run on the CPU."""
+        """Let the pipeline's parts take turns on the GPU. Return False if they already do, or run on the CPU."""
         if self._placing.device == "cpu" or self._placing.offload != "none":
             return False
         self._pipe.enable_model_cpu_offload()
@@ -572,7 +572,7 @@ busy, and takes much memory."""
 
 
 def make_scheduler(section: Scheduler, shipped: Any) -> Any:
-    """Return the scheduler that the profile names, with the shipped configuration and the profile's changes to it."""
+    """Return the scheduler that the profile names, with the model's configuration and the profile's changes."""
     import diffusers
 
     kind: Any = getattr(diffusers, section.name, None)

@@ -75,7 +75,7 @@ class Listing:
 
     weights: Weights
     commit: str
-    """The commit of the hub's files, "" for a file at a URL of its own."""
+    """Commit of the files on the hub, or "" for a file at a URL of its own."""
     files: tuple[RemoteFile, ...]
     missing: tuple[RemoteFile, ...] = ()
 
@@ -116,7 +116,7 @@ def page_of(weights: Weights) -> str:
 
 
 def held(weights: Weights) -> LocalWeights:
-    """Return the part of these weights that is on this machine. Uses no network."""
+    """Return which part of these weights is on this machine. Does not use the network."""
     place = weights.local()
     if place is not None:
         path = place / getattr(weights, "file", "")

@@ -38,7 +38,7 @@ class ListedModel:
 
     @property
     def to_fetch(self) -> int:
-        """Bytes still to fetch, 0 for a model that is not fetched."""
+        """Bytes still to download. 0 for a model that needs no download."""
         return max(0, self.bytes - self.bytes_here) if self.page and not self.complete else 0
 
     @property
@@ -87,11 +87,11 @@ class ListedProfile:
     fits: str
     disk_free: int
     called: str = ""
-    """Name by which the profile was requested, if it differs from its own."""
+    """Name by which the profile was requested, if it differs from the profile's name."""
 
     @property
     def to_fetch(self) -> int:
-        """Bytes still to fetch, by the sizes in the profile."""
+        """Bytes still to download for all models, computed from the sizes in the profile."""
         return sum(model.to_fetch for model in self.models)
 
     def plain(self) -> dict[str, Any]:

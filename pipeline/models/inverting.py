@@ -45,7 +45,7 @@ class Step:
     keep: float
     add: float
     share: float
-    """Share of all steps that are done after this one."""
+    """Share of the steps, 0 to 1, that are done once this step is done."""
 
 
 _ABOUT = "inversion"
@@ -60,7 +60,7 @@ class Ask(Protocol):
     def __call__(
         self, latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None, /
     ) -> torch.Tensor:
-        """Call the network. With `outputs`, the ControlNet runs once per step, and its latest output is kept there."""
+        """Call the network. With `outputs`, the ControlNet runs once per step, and `outputs` keeps its last output."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,7 @@ def stored_inversion(data: bytes) -> Inversion:
 
 
 def ddim_of(scheduler: Any) -> Any:
-    """Return a DDIM scheduler with the noise levels of another scheduler. Raises UserError if that one cannot be
-    inverted.
-    """
+    """Return a DDIM scheduler with the noise levels of `scheduler`. Raises UserError if it cannot be inverted."""
     from diffusers import DDIMScheduler
 
     config = scheduler.config

@@ -144,7 +144,7 @@ class ChatLanguageModel(UsesMemory):
         return with_thoughts(row.thoughts, text)
 
     def chat(self, prompt: str) -> str:
-        """Return the model's input: its chat template with the system text and the prompt."""
+        """Return the model's input text: its chat template filled with the system text and the prompt."""
         import jinja2
 
         system = self._section.system
@@ -273,7 +273,7 @@ class ChatLanguageModel(UsesMemory):
 
 @dataclass
 class _Row:
-    """One reply while it is written."""
+    """State of one reply while it is written."""
 
     tokens: list[int]
     """Token ids of the input, which the model reads before it writes."""

@@ -1,6 +1,4 @@
-"""Constrains replies to a schema with llguidance, as JSON or lines. Tells which tokens may come next after the tokens
-so far.
-"""
+"""Constrains replies to a schema with llguidance, as JSON or lines. Computes which tokens may come next."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A GGUF model in its own process: if its library crashes, only the stage fails. A request and its reply are
-pickled objects. The process ends when the pipe closes, however the parent ends.
+"""A GGUF model in its own process: if its library crashes, only the stage fails. A request and its reply are pickled
+objects. The process ends when its pipe closes, for example because the studio ended.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class GgufProcess:
 
 
 def _ask(process: subprocess.Popen[bytes], name: str, *arguments: Any) -> Any:
-    """Call the model's method `name` in the process. Raises its errors, and EOFError if the process ends."""
+    """Call the model's method `name` in the process. Return its result. Raises EOFError if the process ends."""
     assert process.stdin is not None and process.stdout is not None
     try:
         pickle.dump((name, *arguments), process.stdin)

@@ -13,7 +13,7 @@ from pipeline.profiles.image_sections import EDITOR
 from pipeline.profiles.profile import Profile
 
 SLOW_FROM = 2_000_000_000
-"""Bytes of weights from which a model is called slow on a CPU."""
+"""Minimum bytes of weights for a model to be called slow on a CPU."""
 
 FOR_A_GPU = 10_000_000_000
 """Bytes of weights that one stage needs, at full precision, from which a profile counts as made for a GPU."""

@@ -17,11 +17,11 @@ from core.model_sections import Weights
 R = TypeVar("R")
 
 WORK = 1_500_000_000
-"""Bytes allowed in addition to the weights, for a model's intermediate results."""
+"""Bytes reserved for a model's intermediate results, in addition to its weights."""
 
 
 class UsesMemory:
-    """A loaded model whose work takes memory."""
+    """Base of models that may need much memory while they work."""
 
     free_others: Callable[[], bool] = staticmethod(lambda: False)
     """Function that releases all other models, and returns True if it released one. Set by `Models`."""
@@ -90,7 +90,7 @@ def free_memory(place: str) -> int:
 
 
 def give_back_memory() -> None:
-    """Give memory that this process no longer uses back to the machine."""
+    """Give memory that this process no longer uses back to the operating system and the GPU."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
@@ -100,7 +100,7 @@ def give_back_memory() -> None:
 
 
 def memory() -> tuple[int, int]:
-    """Return the bytes of total and of free memory."""
+    """Return the total and the free memory in bytes."""
     import psutil
 
     usage = psutil.virtual_memory()

@@ -91,7 +91,7 @@ class Looks:
         self._linear = int(vae.config.latent_channels) == len(SD15_RGB)
 
     def of(self, latents: torch.Tensor | None, rows: Sequence[int] = (0,)) -> list[Image.Image]:
-        """Return RGB previews of the `rows`, up to `SIDE`. Empty if decoding is slow, or before the first step."""
+        """Return RGB previews of these rows of a batch. Empty if decoding is slow, or before the first step."""
         import torch
 
         if latents is not None and self._tiny is not None:
@@ -117,7 +117,7 @@ def is_small(vae: Any) -> bool:
 
 
 def as_pictures(found: torch.Tensor) -> list[Image.Image]:
-    """Return pixels (n, 3, height, width), from -1 to 1, as RGB pictures, up to `SIDE`."""
+    """Return pixels (n, 3, height, width), from -1 to 1, as RGB pictures with sides up to `SIDE`."""
     pixels = ((found.float() / 2 + 0.5).clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
     images = [Image.fromarray(np.ascontiguousarray(one, np.uint8)) for one in pixels]
     for image in images:
@@ -126,7 +126,7 @@ def as_pictures(found: torch.Tensor) -> list[Image.Image]:
 
 
 def side_by_side(images: Sequence[Image.Image]) -> Image.Image | None:
-    """Join several pictures of one size into a square grid, up to `SIDE`; None if there are none."""
+    """Join pictures of one size into a square grid with sides up to `SIDE`. None if there are no pictures."""
     if len(images) < 2:
         return next(iter(images), None)
     columns = math.ceil(len(images) ** 0.5)

@@ -38,7 +38,7 @@ _SMALLEST = 0.0005
 
 
 class _Part:
-    """A model of transformers with its processor."""
+    """A model of transformers and the processor that prepares its inputs. `GroundedSam` has two of them."""
 
     def __init__(self, role: str, weights: Weights, model: Any, processor: Any) -> None:
         folder, self._device = locate(role, weights), pick_device()
@@ -229,7 +229,7 @@ class Remembering:
 
 
 def _resized(shares: Any, size: tuple[int, int]) -> Shares:
-    """Return probabilities (1, words, h, w) as (words, height, width) of an image of `size`."""
+    """Return word probabilities (1, words, h, w) resized to an image of `size`: (words, height, width)."""
     import torch
 
     if shares.shape[-2:] != size[::-1]:

@@ -80,7 +80,7 @@ class Refused(ServerFault):
 
 
 class _Passing(Exception):
-    """A temporary fault that another try may avoid. `told` is the error to report if all tries fail."""
+    """A temporary fault: another try may succeed. `told` is the error to report if all tries fail."""
 
     def __init__(self, fault: ServerFault, wait: float | None = None, most: int = 10) -> None:
         super().__init__(str(fault))
@@ -253,7 +253,7 @@ class ChatServer:
         return self._read(answer, prompt)
 
     def _left_out(self, body: dict[str, Any], message: str) -> dict[str, Any] | None:
-        """Return the request without a field that the server rejected, or None. Later requests omit it too."""
+        """Return the request without the field that the server rejected, or None. Later requests omit the field too."""
         if "max_completion_tokens" in message and "max_tokens" in body:
             self._longest_field = "max_completion_tokens"
             return {("max_completion_tokens" if name == "max_tokens" else name): body[name] for name in body}
@@ -306,7 +306,7 @@ class ChatServer:
         return ServerReply(text, end == "length", thought)
 
     def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, thoughts_field: str) -> str:
-        """Return in words what came instead of an answer and what to do, or "" if another try may help."""
+        """Return a sentence on what came instead of an answer and what to do, or "" if another try may help."""
         if refusal := message.get("refusal"):
             words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]
             return _INSTEAD["refusal"].format(words=words)

@@ -28,14 +28,14 @@ TEMPLATE_ROOM = 64
 """Number of tokens that a chat template may add to a prompt."""
 PROBE_SCHEMA = object_schema({"colour": {"type": "string", "enum": ["red", "blue"]}, "empty": {"type": "boolean"}})
 PROBE_PROMPT = "Say hello."
-"""Prompt that asks for no JSON, so that a reply that fits the schema shows that the server enforces it."""
+"""Prompt that does not ask for JSON. If the reply still fits the schema, the server enforces schemas."""
 
 
 class ServedLanguage:
     """A language model on a server."""
 
     def __init__(self, section: ServerLanguage, role: str = "language model") -> None:
-        """Test if the server or the model follows a schema. Raises ServerFault if the server gives no reply at all."""
+        """Test whether server or model follow a schema. Raises ServerFault if the server gives no reply at all."""
         self._section = section
         self.server = ChatServer(section, role)
         self.holds: Holding = self._probe()
@@ -89,7 +89,7 @@ class ServedLanguage:
         settings: LanguageSettings,
         on_reply: Callable[[int], None] = lambda _done: None,
     ) -> Sequence[str | UserError]:
-        """See `BatchLanguageModel.complete_many` and `side_by_side`. The profile sets how many run in parallel."""
+        """See `BatchLanguageModel.complete_many`. The profile sets the number of parallel requests (`side_by_side`)."""
         return side_by_side(requests, lambda one: self.complete(one, settings), self._section.parallel, on_reply)
 
     def _say(self, request: LanguageRequest, settings: LanguageSettings) -> ServerReply:
@@ -154,7 +154,7 @@ def in_words(prompt: str, schema: Mapping[str, Any]) -> str:
 
 
 def fits_probe(text: str) -> bool:
-    """Return True if a reply fits the schema of the probe, also within a Markdown code fence."""
+    """Return True if the reply to the test request fits its schema, even within a Markdown code fence."""
     fenced = re.fullmatch(r"```\w*\n(.*?)\n?```", answer := read_reply(text).answer, re.DOTALL)
     try:
         data = json.loads(fenced[1] if fenced else answer)

@@ -151,7 +151,7 @@ def unreadable(role: str, weights: Weights, error: Exception) -> UserError:
 
 
 def no_room(model: str) -> CannotLoad:
-    """Return the error for memory that ran out while a model was loaded. The error does not blame the weights."""
+    """Return the error for running out of memory while a model is loaded. It does not blame the weights."""
     return CannotLoad(
         f"There is not enough memory to load {model}: end other programs that use it, or take a profile with smaller "
         "models."
