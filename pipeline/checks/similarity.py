@@ -36,7 +36,7 @@ class References:
 
 _REFERENCES: Mapping[EditType, References] = DataTable(__file__, References)
 _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}
-"""Edit types whose words are also accepted for another type. A background consists of objects with attributes."""
+"""For an edit type, other types whose words it accepts too. A background consists of objects with attributes."""
 _CLEARLY = 0.08
 """Minimum lead in nearness that another edit type needs for an edit to count as that type. It was set on 65
 hand-written edits of all types: no edit is assigned another type. Each of them was also paired with the wrong types:

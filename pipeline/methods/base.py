@@ -78,7 +78,7 @@ class MethodDescription:
     # What an image depends on
 
     def drawn_alike(self, recorded: MethodSettings, settings: MethodSettings) -> bool:
-        """Return True if an image that was drawn with the `recorded` settings would look the same with `settings`."""
+        """Return True if an image drawn with `recorded` settings would have the same pixels with `settings`."""
         return type(recorded) is type(settings) and recorded.pixels() == settings.pixels()
 
     def prompt(

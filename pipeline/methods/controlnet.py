@@ -287,7 +287,7 @@ class ControlNetDescription(MethodDescription):
         return evaluations if drawing.inverted else 0.0
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        """Add the fields of the web UI's ControlNet extension. A lineage's model is "base model + ControlNet"."""
+        """Add fields of the web UI's ControlNet extension. A lineage names the model as "base model + ControlNet"."""
         settings = lineage.settings
         if not isinstance(settings, ControlNetSettings):
             return super().parameters(lineage, size, made_with)

@@ -245,7 +245,7 @@ def part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> 
 
 
 def evenly(waiting: int | None, most: int) -> int:
-    """Return the smallest batch size for `waiting` images that needs as few batches as `most`, or `most` if None."""
+    """Return a batch size, at most `most`, that splits `waiting` images into even batches. If None, return `most`."""
     if waiting is None:
         return most
     batches = max(1, math.ceil(waiting / most))

@@ -56,7 +56,7 @@ CLASSES: Mapping[type[Data], str] = {
     ClipEmbedder: "embedder:Clip",
     SentenceModel: "sentences:SentenceEmbedder",
 }
-"""Module and class of the model that a profile's section describes. The module is imported when the model is loaded."""
+"""Module and class of the model for each type of profile section. The module is imported when the model is loaded."""
 
 
 class _Once:

@@ -62,7 +62,7 @@ def next_batch(
 
 
 def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> DrawnImage:
-    """Return the image, or a refusal if it is black or `flagged` by the safety checker (None without a checker)."""
+    """Return the image, or an error if it is black or `flagged` by the safety checker (None without a checker)."""
     safe = None if flagged is None else not flagged
     refused = None
     if flagged:

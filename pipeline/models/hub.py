@@ -301,7 +301,7 @@ def _bring(
     on_bytes: Told,
     cancelled: threading.Event | None,
 ) -> None:
-    """Fetch a file to `place`. Resumes an earlier try. Raises CannotLoad, with the name `what`, for a wrong hash."""
+    """Fetch a file to `place`, or the rest of it. Raises CannotLoad, naming the file as `what`, for a wrong hash."""
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import silent_tqdm
 
@@ -364,7 +364,7 @@ def _status(error: BaseException) -> int:
 
 @contextmanager
 def refused(role: str, weights: Weights) -> Iterator[None]:
-    """Turn errors of the hub, the network or the disk into a CannotLoad that says what to do."""
+    """Within the context, turn errors of the hub, the network or the disk into a CannotLoad that says what to do."""
     from huggingface_hub import constants, errors
 
     try:

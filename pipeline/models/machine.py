@@ -65,7 +65,7 @@ def this_machine() -> Machine:
 
 
 def memory_in_use(reset: bool = False) -> tuple[int, int]:
-    """Return the bytes of memory that this process and its children use, and the GPU's peak since a `reset`."""
+    """Return bytes of memory: used by this process and its children now, and the GPU's peak since the last `reset`."""
     import psutil
     import torch
 
