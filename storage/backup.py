@@ -124,7 +124,7 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _inspect(database: Path, source: Path) -> BackupContents:
-    """Return the backup's content as its database states it. Raises UserError if it is damaged, foreign or newer."""
+    """Return the contents that a backup's database lists. Raises UserError if it is damaged, newer or foreign."""
     try:
         # immutable: reading must not leave files beside the database
         with closing(sqlite3.connect(f"{database.as_uri()}?immutable=1", uri=True)) as connection:

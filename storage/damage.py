@@ -23,12 +23,12 @@ from storage.schema import migrations
 from storage.workspace import DATABASE, IMAGES
 
 MOST_TOLD = 20
-"""Maximum number of faults of a kind that are reported. More would not help."""
+"""Maximum number of faults of one kind that are reported."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table that is derived from other tables, and a query that derives the same rows again."""
+    """A query that derives a table's rows again from other tables, to compare them with the stored rows."""
 
     keys: int
     columns: str
@@ -41,7 +41,7 @@ _COMPARISONS = DataTable(__file__, Comparison, "comparisons")
 
 
 def damage(workspace: Path) -> tuple[str, ...]:
-    """Return the damage found, one sentence each; () if none exists. The workspace may be in use."""
+    """Return one sentence for each damage found; () if there is none. The workspace may be in use."""
     path = workspace / DATABASE
     images = ImageFiles(workspace / IMAGES)
     try:

@@ -1,4 +1,4 @@
-"""The example of a workspace: the record of its contents, and its removal.
+"""The example that a workspace may contain: a record of everything in it, and its removal.
 
 The record is a named value of the workspace (table `secrets`). So it is saved in the same transaction as what it
 records, and backups include it.
@@ -32,7 +32,7 @@ AUTHOR = "example (no person)"
 
 @dataclass(frozen=True)
 class ExampleRecord:
-    """Ids of everything that the example made."""
+    """Ids of everything that belongs to the example."""
 
     seed: int
     batches: tuple[int, ...] = ()
@@ -43,18 +43,18 @@ class ExampleRecord:
 
 @dataclass(frozen=True)
 class Kept:
-    """Parts of the example that its removal left, because a person's own work uses them."""
+    """Parts of the example that were not removed with it, because a person's own work uses them."""
 
     test_sets: tuple[str, ...] = ()
     """Names of the test sets that a person worked on."""
     study: str = ""
-    """Name of the study, if a person worked on it, else ""."""
+    """Name of the study if a person worked on it, otherwise ""."""
     runs: Mapping[str, int] = field(default_factory=dict)
-    """Number of runs that were left, by reason."""
+    """Number of runs that were not removed, by reason."""
 
 
 def _record(db: Db) -> ExampleRecord | None:
-    """Return the record, or None if the workspace has no example."""
+    """Return the record of the example, or None if the workspace has no example."""
     value = first_value(db, "SELECT value FROM secrets WHERE name = ?", [EXAMPLE])
     record: ExampleRecord | None = None if value is None else unpack_value(ExampleRecord, value)
     return record
@@ -76,7 +76,7 @@ class Example(Repository):
 
     @write
     def create_test_set(self, db: Db, name: str) -> str:
-        """Create a test set with an empty draft and record it. Return its id. A number is added to a taken name."""
+        """Create a test set of the example with an empty draft; return its id. A name in use gets a number added."""
         record = _require(db)
         taken = {other.casefold() for other in first_column(db, "SELECT name FROM test_sets")}
         names = chain([name], (f"{name} {number}" for number in count(2)))
@@ -97,11 +97,11 @@ class Example(Repository):
 
     @write
     def remove(self, db: Db, batches: Sequence[int], trained_on: Sequence[str]) -> Kept:
-        """Remove the example, all or nothing. Return what was left.
+        """Remove the example, all or nothing. Return the parts that were left.
 
-        Its runs are deleted as by a person. Its batches (the ones in the record and `batches`), test sets and study are
-        dropped permanently. Everything that a person's own work uses stays: see `Kept`. `trained_on` are test sets that
-        models were trained with.
+        Its runs are deleted as if by a person. Its batches (the ones in the record and `batches`), test sets and study
+        are dropped permanently. Everything that a person's own work uses stays: see `Kept`. `trained_on` are test sets
+        that models were trained with.
         """
         record = _record(db)
         if record is None:

@@ -85,7 +85,7 @@ class ImageFiles:
         return StoredImage(sha, header.width, header.height, header.mode, len(data))
 
     def settle(self) -> None:
-        """Wait until the file names of all saved images are on the disk."""
+        """Wait until the names of all saved image files are on the disk."""
         sync_folder(self.folder)
 
     def path(self, sha: str) -> Path:
@@ -107,7 +107,7 @@ class ImageFiles:
         return data
 
     def load(self, sha: str) -> Image.Image:
-        """Return the image of a hash. Raises the errors of `read`."""
+        """Load the image with this hash. Raises UserError if its file is missing or damaged."""
         image = Image.open(BytesIO(self.read(sha)))
         image.load()
         return image
@@ -127,32 +127,32 @@ class Images(ImageFiles):
         return stored.sha
 
     def orphans(self) -> tuple[str, ...]:
-        """Return image files without a row: half saved, or added by hand. Nothing uses them, and backups omit them."""
+        """Return hashes of image files without a row: half saved, or added by hand. Nothing uses them."""
         known = {file_name(sha) for sha in self._database.read(lambda db: first_column(db, "SELECT sha FROM images"))}
         names = {path.name for path in self.folder.iterdir() if not _TEMPORARY.fullmatch(path.name)}
         return tuple(sorted(names - known))
 
     def sizes(self, shas: Iterable[str | None]) -> dict[str, tuple[int, int]]:
-        """Return (width, height) of each of these images that is stored, by hash. No file is opened."""
+        """Return (width, height) by hash for those of these images that are stored. No file is opened."""
         query = "SELECT sha, width, height FROM images WHERE sha IN (SELECT value FROM json_each(?))"
         rows = self._database.read(lambda db: db.execute(query, [json.dumps(list(shas))]).fetchall())
         return {sha: (width, height) for sha, width, height in rows}
 
 
 def keep_image(db: Db, image: StoredImage) -> None:
-    """Insert the row of an image whose file is complete. If there is a row, it stays unchanged."""
+    """Insert the row of an image whose file is complete. An existing row stays unchanged."""
     insert_rows(db, "images", [{**cells(image, "sha width height mode bytes"), "created": now()}], ignore=True)
 
 
 def file_name(sha: str) -> str:
-    """Return the file name of an image. Raises UserError unless `sha` is 64 hexadecimal digits, so no path gets in."""
+    """Return the file name of an image. Raises UserError unless `sha` is 64 hexadecimal digits (so never a path)."""
     if not _SHA.fullmatch(sha):
         raise UserError(f"{sha[:80]!r} is not the name of an image; it has 64 hexadecimal digits.")
     return f"{sha}.png"
 
 
 def write_renewable(path: Path, data: bytes, folder: Path, process: int) -> None:
-    """Write or replace a file that can be made again, without waiting for the disk. Raises OSError."""
+    """Write or replace a file without waiting for the disk, as it can be made again. Raises OSError."""
     if not process:
         raise OSError("the workspace is closed")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def remove_temporary(folder: Path, alive: Callable[[int], bool]) -> None:
 
 
 def remove_files_of(folder: Path, process: int) -> int:
-    """Remove the temporary files in `folder` that the dead process with this number left. Return their number."""
+    """Remove the temporary files that the dead process with this number left in `folder`. Return how many."""
     files = list(folder.glob(f".{process}-*.tmp"))
     for path in files:
         path.unlink(missing_ok=True)

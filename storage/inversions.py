@@ -1,9 +1,9 @@
-"""The inversions of a workspace: `inversions/KEY.inversion`.
+"""The inversions of a workspace: files `inversions/KEY.inversion`, each a source image turned back into noise.
 
-With a saved inversion, further captions of its source need no new one. The key contains everything that an inversion
-depends on (`WindowedPipeline.inversion_key`). An inversion can be computed again. So no write waits for the disk (no
-fsync), a failed write is no error, and backups omit them. A damaged file is detected by the hash at its start. If there
-are too many files, the least recently used are dropped.
+Once an inversion is saved, all captions of its source can use it. The key contains everything that an inversion depends
+on (`WindowedPipeline.inversion_key`). An inversion can be computed again. So no write waits for the disk (no fsync), a
+failed write is no error, and backups omit them. A damaged file is detected by the hash at its start. If there are too
+many files, the least recently used are dropped.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from pathlib import Path
 from storage.images import ImageFiles, file_name, write_renewable
 
 MOST_BYTES = 4_000_000_000
-"""Maximum size in bytes of all inversions. One of 512 by 512 pixels takes 1.7 MB at 50 steps and 0.4 MB at 10."""
+"""Maximum size in bytes of all inversions. One for 512 by 512 pixels takes 1.7 MB at 50 steps, 0.4 MB at 10."""
 SUFFIX = ".inversion"
 
 log = logging.getLogger(__name__)
 
 
 class Inversions:
-    """The folder of inversions. It uses no database. Safe for many threads and processes."""
+    """The folder of inversions (source images turned into noise). No database. Safe for many threads and processes."""
 
     def __init__(self, folder: Path, images: ImageFiles, most_bytes: int = MOST_BYTES) -> None:
         self.folder = folder
         self._images, self._most_bytes = images, most_bytes
 
     def read(self, key: str) -> bytes | None:
-        """Return the inversion saved under a key, or None if it is missing or damaged."""
+        """Return the inversion with this key, or None if it is missing or damaged."""
         path = self._path(key)
         try:
             data = path.read_bytes()
@@ -42,7 +42,7 @@ class Inversions:
         return content if hashlib.sha256(content).digest() == data[:32] else None
 
     def save(self, key: str, data: bytes) -> None:
-        """Save an inversion under its key. If there are too many, drop the least recently used ones."""
+        """Save an inversion under its key. If all take more than `MOST_BYTES`, drop the least recently used."""
         path = self._path(key)
         try:
             write_renewable(path, hashlib.sha256(data).digest() + data, self.folder, self._images.process)

@@ -30,7 +30,7 @@ def give_functions(connection: sqlite3.Connection) -> None:
 
 
 def take_up(db: Db) -> None:
-    """Do the pending work within the caller's transaction. Call `give_functions` for the connection before."""
+    """Do all pending work in the caller's transaction. Call `give_functions` for the connection first."""
     if first_value(db, "SELECT 1 FROM pending_outcomes LIMIT 1"):
         db.execute("DELETE FROM catalogue_outcomes WHERE (entry, model) IN (SELECT entry, model FROM pending_outcomes)")
         db.execute(QUERIES["take_up_outcomes"].format_map(QUERIES))
@@ -47,7 +47,7 @@ def _names_label(guess: str | None, label: str | None) -> bool | None:
 
 
 def _study_outcome(rules: str, state: str, content: str, votes: str, adjudications: str) -> str:
-    """Return an item's outcome from JSON pairs: `votes` (worker, answers), `adjudications` (question, answer)."""
+    """Return an item's outcome. `votes` is JSON pairs (worker, answers), `adjudications` (question, answer)."""
     if state == "draft":
         return ""
     item = item_of({"id": 0, "public": "", "kind": "item", "image": "", "source": None, "content": content})

@@ -1,9 +1,9 @@
 """Thumbnails for galleries: `thumbs/ab/cd/SHA.webp`, 256 pixels on the longer side, named by the hash of the image.
 
-If twins of an image were searched, `SHA.look` lies beside its thumbnail, with the bytes of `core.twins.look_of`. A
-thumbnail can always be made again from its image. So no write waits for the disk (no fsync), a failed write is no
-error, and backups omit thumbnails. A file that a power failure cut short is detected by the length in it, and made
-again. A file gets its name only when it is complete.
+If near duplicates of an image were searched, `SHA.look` lies beside its thumbnail, with the bytes of
+`core.twins.look_of`. A thumbnail can always be made again from its image. So no write waits for the disk (no fsync), a
+failed write is no error, and backups omit thumbnails. A file that a power failure cut short is detected by the length
+in it, and made again. A file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUALITY, METHOD = 80, 0
 AT_ONCE = 2
 """Maximum number of thumbnails made at the same time. The largest image takes 150 MB, and requests come in dozens."""
 _CHECKED = "checked.txt"
-"""Name of the file with the catalogue number up to which all entries have thumbnails."""
+"""Name of the file with the highest catalogue number up to which every image has a thumbnail."""
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class ThumbnailFiles:
         self._room = threading.Semaphore(AT_ONCE)
 
     def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
-        """Save an image as `ImageFiles.save` does, with its thumbnail. A failed write of the thumbnail is no error."""
+        """Save an image as `ImageFiles.save` does, and its thumbnail. An error about the thumbnail is ignored."""
         stored = self._images.save(image, settled)
         try:
             if not self._path(stored.sha).exists():
@@ -55,7 +55,7 @@ class ThumbnailFiles:
         return stored
 
     def ready(self, sha: str) -> bytes:
-        """Return the WebP file of an existing thumbnail; b"" without one. Raises UserError for a wrong name."""
+        """Return the WebP file of a thumbnail, or b"" if it does not exist. Raises UserError if `sha` is no SHA-256."""
         return _whole(self._path(sha))
 
     def webp(self, sha: str) -> bytes:
@@ -71,7 +71,7 @@ class ThumbnailFiles:
             return data
 
     def look(self, sha: str) -> NDArray[np.uint8]:
-        """Return the small copy of an image that `core.twins` compares. Make it if missing. Raises UserError."""
+        """Return the small copy of an image by which duplicates are found. Make it if missing. Raises UserError."""
         path = self._path(sha).with_suffix(".look")
         try:
             return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)
@@ -81,7 +81,7 @@ class ThumbnailFiles:
         return pixels
 
     def fill(self, sha: str) -> bool:
-        """Make a thumbnail unless it exists; return True if made. Raises UserError like `webp`, or OSError."""
+        """Make a thumbnail if it is missing. Return True if it was. Raises OSError, and UserError like `webp`."""
         path = self._path(sha)
         if path.exists():
             return False
@@ -118,24 +118,24 @@ class Thumbnails(ThumbnailFiles, Repository):
 
     @read
     def pictures(self, db: Db, first: int, last: int, most: int) -> tuple[tuple[int, str, str | None], ...]:
-        """Return (number, image, source) of entries `first` to `last`, newest first, without those of deleted runs."""
+        """Return (number, image, source) of up to `most` entries, newest first, without deleted runs."""
         query = "SELECT id, image, source FROM catalogue WHERE id BETWEEN ? AND ? AND there ORDER BY id DESC LIMIT ?"
         return tuple(db.execute(query, [first, last, most]).fetchall())
 
     def checked(self) -> int:
-        """Return the catalogue number up to which thumbnails were checked; 0 if its file is missing or unreadable."""
+        """Return the catalogue number up to which all images were checked for thumbnails; 0 if it is not known."""
         try:
             return int((self.folder / _CHECKED).read_bytes())
         except (OSError, ValueError):
             return 0
 
     def set_checked(self, entry: int) -> None:
-        """Store the number that `checked` returns, for the next start. The last call counts. Raises OSError."""
+        """Save the number that `checked` returns, also after a restart. Raises OSError."""
         self._put(self.folder / _CHECKED, str(entry).encode())
 
 
 def thumbnail(image: Image.Image) -> bytes:
-    """Return the WebP file of a thumbnail of this image (L, RGB or RGBA), `SIDE` pixels long. Transparency stays."""
+    """Return the thumbnail of an image (L, RGB or RGBA) as a WebP file, `SIDE` pixels long. Transparency stays."""
     scale = min(1.0, SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     small = image.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)

@@ -41,7 +41,7 @@ class Tokens(Repository):
 
     @read
     def all(self, db: Db) -> tuple[Token, ...]:
-        """Return all tokens, latest first, including those that have ended."""
+        """Return all tokens, latest first, including expired and withdrawn ones."""
         return records(db, Token, "SELECT * FROM tokens ORDER BY id DESC")
 
     @read
@@ -52,7 +52,7 @@ class Tokens(Repository):
 
     @read
     def holds(self, db: Db, number: int) -> bool:
-        """Return True if a token may still be used."""
+        """Return True if the token with this number may still be used."""
         return record(db, Token, f"{_LIVE} AND id = ?", [now(), number]) is not None
 
     @write

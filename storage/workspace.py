@@ -54,9 +54,9 @@ SERVER = "server"
 INVERSIONS = "inversions"
 MODEL_FILES = "models"
 _MODEL_FILE = re.compile(rf".*[\\/]{MODEL_FILES}[\\/]([0-9a-f]{{24}})[\\/]([^\\/]+)")
-"""Pattern of the path of a stored model file of any workspace. Its groups are content hash and name."""
+"""Pattern of paths of model files stored in a workspace. Its groups are the content hash and the file name."""
 _SCRATCH = re.compile(r"(\d+)-[0-9a-f]{8}")
-"""Pattern of the name of a folder of incomplete files. Its group is the number of the process."""
+"""Pattern of names of folders for incomplete files. Its group is the number of the process that made the folder."""
 
 
 class Workspace:
@@ -65,7 +65,7 @@ class Workspace:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser().absolute()
         self.trainings = self.folder / "retrainings"
-        """Folder with a folder of weights for each model that was trained further. It need not exist."""
+        """Folder of retrained weights, with one folder for each model that was trained further. It need not exist."""
         self.model_files = self.folder / MODEL_FILES
         """Folder of model files that were uploaded, or trained here and then chosen. It need not exist."""
         self._database = Database(self.folder / DATABASE, migrations.check, _migrate, take_up)
@@ -153,11 +153,11 @@ class Workspace:
             yield
 
     def scratch(self, name: str) -> Path:
-        """Make a folder for incomplete files in the folder `name`, and remove such folders of dead processes. Raises
-        OSError.
+        """Make a new folder for incomplete files inside the folder `name`. Remove such folders of dead processes.
+        Raises OSError.
 
-        Its name has the number of this process in the workspace. A process id would not do, as the next process of a
-        container may have the same one (see `storage.engine.process_locks`).
+        The new folder's name has the number of this process in the workspace. A process id would not do, as the next
+        process of a container may have the same one (see `storage.engine.process_locks`).
         """
         if not self.images.process:
             raise RuntimeError("the workspace is closed")
@@ -170,14 +170,14 @@ class Workspace:
         return folder
 
     def left_behind(self, name: str) -> list[Path]:
-        """Return the folders that `scratch` made in the folder `name` for processes that are dead."""
+        """Return the folders inside `name` that `scratch` made for processes that are now dead."""
         home = self.folder / name
         matches = [_SCRATCH.fullmatch(left.name) for left in home.iterdir()] if home.is_dir() else []
         return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
     def model_file(self, named: str) -> str:
-        """Return the current path of a stored model file, whose path `named` may be from another workspace. Return any
-        other path unchanged.
+        """Return the path in this workspace of a stored model file. The path `named` may be from another workspace.
+        Return any other path unchanged.
         """
         stored_model = kept_model(named)
         if stored_model is None or not (here := self.model_files.joinpath(*stored_model)).exists():
@@ -210,7 +210,7 @@ class Workspace:
 
 
 def kept_model(path: str) -> tuple[str, str] | None:
-    """Return (content hash, name) of a stored model file of any workspace; None for any other path."""
+    """Return (content hash, name) from the path of a model file stored in any workspace; None for any other path."""
     match = _MODEL_FILE.fullmatch(path)
     return None if match is None else (match[1], match[2])
 

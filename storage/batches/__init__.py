@@ -1,1 +1,1 @@
-"""The ledger of batches, which records all their work."""
+"""The ledger of batches: a record of each batch's work and its results."""

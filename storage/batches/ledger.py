@@ -47,18 +47,18 @@ from storage.runs.runs import insert_run, mask_columns
 from storage.runs.test_cases import insert_test_cases
 
 WAITS = "It waits for the search."
-"""Reason stored for a skipped image that a search for weak cells may still choose. `ledger.toml` repeats it."""
+"""Reason stored for an image that waits until a search for failures chooses it. `ledger.toml` repeats it."""
 MOST_DEATHS = 3
-"""Number of workers that die with a piece of work before the piece counts as failed."""
+"""Number of workers that must die during the same piece of work before this piece counts as failed."""
 _AT_ONCE = 20_000
 """Maximum number of rows written in one transaction. Other writers can write between transactions."""
 _QUERIES = DataTable(__file__, str)
 
 
 def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
-    """Add new work of a pass, all or nothing. Known work stays. `skipped` has reasons by key for work to skip.
+    """Add pieces of work to a pass, all or nothing. Existing pieces stay. `skipped` maps keys to reasons to skip.
 
-    Call it for some thousand pieces at a time, as other writers have to wait for the transaction.
+    Add at most some thousand pieces in one call, as other writers have to wait for the transaction.
     """
     query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
     known = set(first_column(db, query, [batch, pack([one.key for one in work])]))
@@ -118,7 +118,7 @@ class Batches(Repository):
         return insert_row(db, "batches", {**row, "settings": pack(dict(settings)), "created": now()})
 
     def add_sources(self, batch: int, items: Iterable[Item]) -> None:
-        """Add new items as sources, in several transactions. Call `is_planned` when all are added."""
+        """Add images of a data set as sources, in several transactions. Call `is_planned` after the last one."""
         items = iter(items)
         while some := list(islice(items, _AT_ONCE)):
             self._add_sources(batch, some)
@@ -130,13 +130,13 @@ class Batches(Repository):
 
     @write
     def is_planned(self, db: Db, batch: int, notes: Sequence[str]) -> None:
-        """Mark all sources of a batch as registered. `notes` say how they were chosen."""
+        """Record that all sources of a batch were added. `notes` are sentences on how the sources were chosen."""
         query = "UPDATE batches SET planned = ?, notes = ? WHERE id = ? AND planned IS NULL"
         db.execute(query, [now(), pack(list(notes)), batch])
 
     @read
     def find(self, db: Db, digest: str) -> int | None:
-        """Return the number of the batch whose plan has this digest, or None."""
+        """Return the number of the batch that was made from the plan with this digest, or None."""
         number: int | None = first_value(db, "SELECT id FROM batches WHERE digest = ?", [digest])
         return number
 
@@ -148,17 +148,17 @@ class Batches(Repository):
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
-        """Return sources whose images are planned and whose runs a person edited after the batch used them."""
+        """Return sources with planned images whose run a person edited after the batch wrote it."""
         return tuple(map(_source, db.query(_QUERIES["edited"], {"batch": batch})))
 
     @read
     def drawings(self, db: Db, source: int) -> tuple[PlannedDrawing, ...]:
-        """Return the images of a source that have a caption, in the order of planning."""
+        """Return the planned images of a source, in the order of planning. Images without a caption are left out."""
         return records(db, PlannedDrawing, _QUERIES["drawings"], [source])
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
-        """Skip the images `left` (with reasons), plan the skipped images `back` again, and add new images `work`."""
+        """Skip the images `left` (with reasons), plan skipped images `back` again, and add new images `work`."""
         time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ?"
         for one, reason in left.items():
             db.execute(f"{change} AND (state = 'planned' OR reason = ?)", ["skipped", reason, time, one, WAITS])
@@ -170,12 +170,12 @@ class Batches(Repository):
 
     @read
     def candidates(self, db: Db, batch: int) -> tuple[Candidate, ...]:
-        """Return all images of a batch that have a caption, in the order of planning."""
+        """Return the images of a batch for a search to choose from, in the order of planning. Each has a caption."""
         return records(db, Candidate, _QUERIES["candidates"], [batch])
 
     @write
     def add_search(self, db: Db, batch: int, settings: Mapping[str, Any]) -> None:
-        """Record that a search begins or continues with these settings."""
+        """Record that a search for the model's failures begins or continues with these settings."""
         _require(db, batch)
         insert_row(db, "batch_searches", {"batch": batch, "settings": pack(settings), "created": now()})
 
@@ -188,7 +188,7 @@ class Batches(Repository):
 
     @write
     def hold_back(self, db: Db, batch: int) -> int:
-        """Have all planned images wait for a search to choose them. Return the number of these images."""
+        """Postpone all planned images until a search chooses them. Return the number of postponed images."""
         _require(db, batch)
         return int(db.execute(_QUERIES["hold_back"], {"batch": batch, "reason": WAITS, "time": now()}).rowcount)
 
@@ -206,16 +206,16 @@ class Batches(Repository):
 
     @read
     def all(self, db: Db) -> tuple[Batch, ...]:
-        """Return all batches, latest first."""
+        """Return all batches, the latest first."""
         return tuple(self._batch(row) for row in db.query("SELECT * FROM batches ORDER BY id DESC"))
 
     @read
     def sources(
         self, db: Db, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
     ) -> tuple[BatchSource, ...]:
-        """Return up to `limit` sources with a number above `after`.
+        """Return up to `limit` sources whose number is above `after`.
 
-        With `lacking`, return only sources that lack work of this pass and whose previous pass is done.
+        With `lacking`, return only sources without work in this pass whose work in the previous pass is done.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
         parameters = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
@@ -223,7 +223,7 @@ class Batches(Repository):
 
     @read
     def next_lot(self, db: Db, batch: int, stage: Pass) -> int:
-        """Return the next free number of a lot: pieces of work of a pass that are leased together."""
+        """Return the next free number for a lot. A lot is a group of pieces of work in one pass, leased together."""
         query = "SELECT coalesce(max(lot), -1) + 1 FROM batch_work WHERE batch = ? AND pass = ?"
         return int(first_value(db, query, [batch, stage]))
 
@@ -233,7 +233,7 @@ class Batches(Repository):
 
     @write
     def hold(self, db: Db, batch: int) -> None:
-        """Take a batch for this process and plan leased work again. Raises UserError if another process works on it."""
+        """Reserve a batch for this process. Plan leased work again. Raises UserError if another process has it."""
         row = _require(db, batch)
         process = self._images.process
         if row["process"] not in (None, process) and self._alive(row["process"]):
@@ -243,19 +243,19 @@ class Batches(Repository):
 
     @write
     def let_go(self, db: Db, batch: int) -> None:
-        """Release a batch that this process held. Its leased work is planned again."""
+        """End this process's work on a batch. Pieces of work that are still leased are planned again."""
         _release(db, batch)
         db.execute("UPDATE batches SET process = NULL WHERE id = ? AND process = ?", [batch, self._images.process])
 
     @write
     def set_wish(self, db: Db, batch: int, wish: Wish) -> None:
-        """Record a person's wish to continue, pause or cancel, obeyed after the current work. Raises UserError."""
+        """Record a person's wish: continue, pause or cancel. Takes effect after the current work. Raises UserError."""
         _require(db, batch)
         change_row(db, "batches", batch, {"wish": wish})
 
     @write
     def approve(self, db: Db, batch: int, ahead: bool = False) -> None:
-        """Approve the captions. Raises UserError if they are approved already or, unless `ahead`, not all written."""
+        """Approve the captions. Raises UserError if approved already, or not all written (allowed with `ahead`)."""
         row = _require(db, batch)
         if row["approved"] is not None:
             raise UserError(f"The captions of “{row['name']}” are approved already.")
@@ -265,7 +265,7 @@ class Batches(Repository):
 
     @write
     def go_on(self, db: Db, batch: int, stage: Pass) -> None:
-        """Start the next pass of a batch. All work of this pass must be planned before."""
+        """Start the next pass of a batch. Plan all work of this pass before the call."""
         change_row(db, "batches", batch, {"pass": stage})
 
     @write
@@ -281,9 +281,9 @@ class Batches(Repository):
 
     @write
     def claim(self, db: Db, batch: int, stage: Pass) -> tuple[Piece, ...]:
-        """Lease the next lot of planned work to this process; () if nothing is planned.
+        """Lease the next planned lot (pieces of work leased together) to this process; () if there is none.
 
-        If a worker died with a lot, lease only one piece of it, to find the piece that kills workers.
+        If a worker died during work on the lot, lease only one piece, to find the piece that kills workers.
         """
         rows = list(db.query(_QUERIES["claim"], {"batch": batch, "stage": stage}))
         rows = [row for row in rows if not row["deaths"]] or rows[:1]
@@ -293,7 +293,7 @@ class Batches(Repository):
 
     @write
     def lease(self, db: Db, batch: int, expected: Mapping[int, int]) -> frozenset[int]:
-        """Lease the planned pieces of work whose number of tries is still as in `expected`. Return their ids."""
+        """Lease these planned pieces, by id, if their number of tries is as `expected`. Return the leased ids."""
         rows = db.execute(_QUERIES["planned"], [batch, pack(list(expected))]).fetchall()
         leased = [one for one, tries in rows if tries == expected[one]]
         _set_leased(db, leased)
@@ -301,13 +301,13 @@ class Batches(Repository):
 
     @write
     def worker_died(self, db: Db, pieces: Sequence[int]) -> None:
-        """Plan the leased work of a dead worker again. Work fails after `MOST_DEATHS` workers died on it."""
+        """Plan the pieces of a dead worker again. A piece fails once `MOST_DEATHS` workers have died on it."""
         values = {"pieces": pack(list(pieces)), "most": MOST_DEATHS, "time": now()}
         db.execute(_QUERIES["worker_died"], values)
 
     @write
     def record(self, db: Db, batch: int, results: Sequence[Done], tries: int) -> None:
-        """Write results of leased work, all or nothing. Failed work is planned again until it had `tries` tries."""
+        """Save results of leased work, all or nothing. Failed work is planned again, up to `tries` tries in all."""
         row = _require(db, batch)
         for result in results:
             work = next(db.query("SELECT * FROM batch_work WHERE id = ?", [result.id]))
@@ -338,7 +338,7 @@ class Batches(Repository):
 
     @write
     def retry_failed(self, db: Db, batch: int, reason: str | None = None) -> int:
-        """Plan failed work again, all or with one reason. Return the number of pieces."""
+        """Plan failed work again: all of it, or the work that failed for one `reason`. Return the number of pieces."""
         _require(db, batch)
         number = db.execute(_QUERIES["retry_failed"], [now(), batch, reason, reason]).rowcount
         if number:
@@ -349,7 +349,7 @@ class Batches(Repository):
 
     @read
     def counts(self, db: Db, batch: int) -> Mapping[Pass, Mapping[WorkState, Counted]]:
-        """Return the number of pieces of work and the worker seconds, by pass and state."""
+        """Return the number of pieces of work and the seconds that workers spent on them, by pass and state."""
         counts_by_pass: dict[Pass, dict[WorkState, Counted]] = {one: {} for one in PASSES}
         for row in db.query("SELECT * FROM batch_counts WHERE batch = ? AND number > 0", [batch]):
             counts_by_pass[row["pass"]][row["state"]] = Counted(row["number"], row["seconds"])
@@ -357,23 +357,23 @@ class Batches(Repository):
 
     @read
     def waiting(self, db: Db, batch: int) -> int:
-        """Return the number of images that wait for a search to choose them."""
+        """Return the number of images that a search has not chosen yet."""
         return int(first_value(db, _QUERIES["waiting"], [batch, WAITS]))
 
     @read
     def minutes(self, db: Db, batch: int, stage: Pass, most: int = 60) -> tuple[tuple[str, int], ...]:
-        """Return (minute in UTC, pieces finished in it) for the latest minutes in which work of a pass was finished."""
+        """Return (minute in UTC, number of pieces finished in it) for the latest `most` minutes with finished work."""
         query = "SELECT minute, number FROM batch_minutes WHERE batch = ? AND pass = ? ORDER BY minute DESC LIMIT ?"
         return tuple(db.execute(query, [batch, stage, most]).fetchall())
 
     @read
     def busy_minutes(self, db: Db, batch: int) -> int:
-        """Return the number of minutes in which work was finished. It estimates the time spent on the batch."""
+        """Return the number of minutes in which work was finished, an estimate of the time spent on the batch."""
         return int(first_value(db, "SELECT count(DISTINCT minute) FROM batch_minutes WHERE batch = ?", [batch]))
 
     @read
     def failures(self, db: Db, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
-        """Return failed and skipped work by pass and reason, most first, without images that wait for a search."""
+        """Count failed and skipped work by pass and reason, without images that wait for a search. Largest first."""
         groups = db.execute(_QUERIES["failures"], {"batch": batch, "most": most, "waits": WAITS}).fetchall()
         query = _QUERIES["examples_of_failure"]
         return tuple(
@@ -383,13 +383,13 @@ class Batches(Repository):
 
     @read
     def sample(self, db: Db, batch: int, most: int) -> tuple[tuple[str, str, CounterfactualCaption], ...]:
-        """Return up to `most` images as (source's key, run, caption). The choice by hash is the same each time."""
+        """Return (key of the source, run, caption) for up to `most` images, chosen by hash: the same ones each time."""
         rows = db.execute(_QUERIES["sample"], [batch, most]).fetchall()
         return tuple((key, run, unpack_value(CounterfactualCaption, packed)) for key, run, packed in rows)
 
     @read
     def latest_images(self, db: Db, batch: int, most: int = 12) -> tuple[tuple[int, str, str], ...]:
-        """Return (test case, image, run) of the images that were drawn last."""
+        """Return (test case, image, run) of the latest images of a batch, up to `most`."""
         return tuple(db.execute(_QUERIES["latest_images"], [batch, most]).fetchall())
 
     @read

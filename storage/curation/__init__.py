@@ -1,1 +1,1 @@
-"""The catalogue of images that can be curated: filters, decisions, imports, scores and vectors."""
+"""The catalogue: all images that people can curate, with filters, decisions, imports, scores and vectors."""

@@ -1,4 +1,4 @@
-"""The images of the catalogue as columns, for evaluations of a hundred thousand images at once.
+"""All images of the catalogue as columns, to evaluate a hundred thousand images at once.
 
 Each table is read in one query and no object is made for each image. Values that never change are read once, and again
 only for new images. People's decisions are read again after each decision. A row is an index into these columns. A text
@@ -44,16 +44,16 @@ class Texts:
     """Index of each row's text in `values`; -1 for a row without a text."""
 
     def of(self, rows: Any) -> list[str]:
-        """Return the texts of these rows; "" for a row without a text."""
+        """Return the texts of the rows with these indices; "" for a row without a text."""
         return [self.values[number] if number >= 0 else "" for number in self.numbers[rows].tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class EditColumns:
-    """All edits of all images as columns, one row for each edit."""
+    """All edits of captions as columns. Each row is one edit of one image."""
 
     row: Numbers
-    """Index of the edited image in the columns of images, ascending."""
+    """Index of the edited image in `CaseTable`, ascending."""
     types: Texts
     keywords: Texts
     alternatives: Texts
@@ -77,24 +77,24 @@ class CaseTable:
     profiles: Texts
     methods: Texts
     starts: Texts
-    """Start of the drawing of each image: noise or the inverted source; index -1 if unknown."""
+    """Noise or inverted source: the start from which each image was drawn; index -1 if unknown."""
     labels: Texts
-    """Label of each image after people's decisions; index -1 for none."""
+    """Label of each image after people's corrections; index -1 for none."""
     verdict: NDArray[np.int8]
     """Verdict on each image: `OPEN`, `ACCEPTED` or `REJECTED`."""
     there: NDArray[np.bool_]
     """False for each image whose run is deleted, True for all others."""
     task_labels: Texts
-    """Label of each source, as its run's task states it; index -1 for none."""
+    """Label of each source image, from the task of its run; index -1 for none."""
     splits: Texts
-    """Split that each source had in its data set; index -1 for none."""
+    """Split of each source image in its original data set, such as "train"; index -1 for none."""
     masks: Texts
     """SHA-256 of the current mask of each image's run; index -1 for none."""
     mask_classes: Texts
-    """Class names of each mask by number, as JSON."""
+    """Class names of each mask by class number, as JSON."""
     edits: EditColumns
     protected: Texts
-    """Protected classes of the task, or an imported image's mask classes, as JSON. Index -1 for a classification."""
+    """Protected classes of the task, or mask classes of an imported image, as JSON. Index -1 for a classification."""
 
     def __len__(self) -> int:
         return len(self.entry)
@@ -105,7 +105,7 @@ class CaseTable:
 
 
 class SetRow(NamedTuple):
-    """An image of a version of a test set."""
+    """An image in a version of a test set."""
 
     image: str
     source: str
@@ -113,18 +113,18 @@ class SetRow(NamedTuple):
     split: str
     mask: str
     mask_classes: str
-    """Class names of the mask by number, as JSON."""
+    """Class names of the mask by class number, as JSON."""
     entry: int
-    """Catalogue number; 0 for a source and for an image that is not in the catalogue."""
+    """Catalogue number; 0 for a source image and for an image outside the catalogue."""
     is_source: bool
 
 
 class Outcome(NamedTuple):
-    """The outcome of a study for one test case."""
+    """The result of a study for one test case."""
 
     test_case: int
     outcome: str
-    """Name of the outcome, such as "valid" or "invalid"."""
+    """Consensus of the votes, such as "valid" or "invalid"."""
     study: str
     title: str
 
@@ -138,7 +138,7 @@ class BatchSeconds(NamedTuple):
 
 
 class CaseColumns(Repository):
-    """The columns of one workspace, cached until they change. May be called from any thread."""
+    """The columns of one workspace. They are cached until the data change. May be called from any thread."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -177,12 +177,12 @@ class CaseColumns(Repository):
 
     @read
     def outcomes(self, db: Db) -> list[Outcome]:
-        """Return the outcomes of test cases in studies, in the order of the studies' items."""
+        """Return the results of studies for test cases, in the order of the studies' items."""
         return [Outcome(*row) for row in db.execute(_QUERIES["outcomes"])]
 
     @read
     def checks(self, db: Db) -> dict[str, tuple[Numbers, Floats]]:
-        """Return, for each check with figures, the catalogue numbers of its images (ascending) and their figures."""
+        """Return (catalogue numbers, figures) by check, for checks that measure a number. The numbers ascend."""
         query = "SELECT entry, number FROM catalogue_numbers WHERE measure = ? ORDER BY entry"
         figures_by_check = {}
         for measure, name in db.execute(_QUERIES["checks"]).fetchall():
@@ -193,13 +193,13 @@ class CaseColumns(Repository):
 
     @read
     def outcomes_of_entries(self, db: Db) -> list[tuple[int, str, TaskKind, str]]:
-        """Return the catalogue number, the source's SHA-256 ("" for none), the task and the outcome of each test case
-        in a study, in the order of the studies' items.
+        """Return a row for each test case in a study, in the order of the studies' items: catalogue number, SHA-256 of
+        the source ("" for none), task, and result of the study.
         """
         return db.execute(_QUERIES["outcomes_of_entries"]).fetchall()
 
     def passed(self, entries: Numbers) -> Floats:
-        """Return the share of passed checks of each entry, 0 to 1; NaN if no check could tell."""
+        """Return the share of checks that each entry passed, 0 to 1; NaN if no check passed or failed."""
         outcomes = list(self.check_outcomes(entries).values())
         table = np.array(outcomes, np.int8).reshape(len(outcomes), len(entries))
         passed, decided = (table == 1).sum(axis=0), (table >= 0).sum(axis=0)
@@ -207,7 +207,7 @@ class CaseColumns(Repository):
 
     @read
     def check_outcomes(self, db: Db, entries: Numbers) -> dict[str, NDArray[np.int8]]:
-        """Return the outcome of each check for each entry: 1 passed, 0 failed, -1 cannot tell, -2 not made."""
+        """Return each check's outcome for each entry: 1 passed, 0 failed, -1 cannot tell, -2 not made."""
         selection, outcomes = Selection(db, ImageFilter()), dict[str, NDArray[np.int8]]()
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;' ORDER BY 1"
         for facet in first_column(db, query):
@@ -218,18 +218,18 @@ class CaseColumns(Repository):
 
     @read
     def batch_seconds(self, db: Db) -> list[BatchSeconds]:
-        """Return the worker seconds of each source of each batch, for all its captions, texts and images together."""
+        """Return the seconds that workers spent on each source of each batch: its captions, texts and images."""
         return [BatchSeconds(*row) for row in db.execute(_QUERIES["batch_seconds"])]
 
     @read
     def aimed_cases(self, db: Db) -> NDArray[np.int64]:
-        """Return the ids of the test cases that searches drew where they expected failures."""
+        """Return the ids of the test cases that a search drew because it expected the model to fail on them."""
         query = "SELECT test_case FROM batch_work WHERE chosen_by = 'aim' AND test_case IS NOT NULL"
         return np.array(first_column(db, query), np.int64)
 
     @read
     def edits_by_hand(self, db: Db) -> dict[str, int]:
-        """Return the number of stage values that people wrote, by run; runs without one are left out."""
+        """Return the number of stage values that people wrote, by run. Runs without such values are left out."""
         return dict(db.execute("SELECT run, count(*) FROM stage_values WHERE author = 'person' GROUP BY run"))
 
 
@@ -307,7 +307,7 @@ def _edits(db: Db, entry: Numbers) -> EditColumns:
 
 
 def _columns(db: Db, query: str, width: int) -> tuple[list[Any], ...]:
-    """Return the columns of a query. Rows are freed in blocks, as many live objects slow garbage collection."""
+    """Return a query's result as columns. Rows are freed in blocks, as many live objects slow garbage collection."""
     columns: tuple[list[Any], ...] = tuple([] for _ in range(width))
     cursor = db.execute(query)
     while rows := cursor.fetchmany(_AT_ONCE):
@@ -317,7 +317,7 @@ def _columns(db: Db, query: str, width: int) -> tuple[list[Any], ...]:
 
 
 def texts_of(column: Sequence[str]) -> Texts:
-    """Return these texts as a column. "" counts as no text."""
+    """Convert these texts to a column. "" counts as no text."""
     known: dict[str, int] = {"": -1}
     numbers = [known.setdefault(text, len(known) - 1) for text in column]
     return Texts(list(known)[1:], np.array(numbers, np.int64))

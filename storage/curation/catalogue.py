@@ -42,19 +42,19 @@ from storage.images import Images, file_name
 from storage.runs.test_cases import checks_of
 
 COUNTED = 10_000
-"""Maximum number of images counted exactly if a filter has search words. A larger count is a lower bound."""
+"""Maximum number of images counted exactly if a filter has search words. Beyond it, a count is only a lower bound."""
 MOST_VALUES = 100
-"""Maximum number of values of a facet that are counted, the most common first."""
+"""Maximum number of values of a facet that are counted. The most common values are counted first."""
 EVERYTHING = ImageFilter()
 NEWEST = Order()
 MOST_LINES = 100
-"""Maximum number of rows and columns of a coverage table. An edit may name any weather, for example."""
+"""Maximum number of rows, and of columns, of a coverage table. Captions may name any weather, for example."""
 
 _QUERIES = DataTable(__file__, str)
 
 
 class Catalogue(Repository):
-    """The images of a workspace that can be curated: imports, and test cases of runs that are not deleted."""
+    """The images of a workspace that people can curate: imports, and test cases of runs that are not deleted."""
 
     def __init__(self, database: Database, images: Images) -> None:
         super().__init__(database)
@@ -105,12 +105,12 @@ class Catalogue(Repository):
 
     @read
     def listed(self, db: Db, entries: Sequence[int]) -> tuple[CatalogueEntry, ...]:
-        """Return these images in this order, even if their runs are deleted. Unknown numbers are left out."""
+        """Return the images with these numbers, in this order, even if their runs are deleted. Skip unknown numbers."""
         return self._entries(db, [PageKey(entry) for entry in entries])
 
     @read
     def count(self, db: Db, image_filter: ImageFilter = EVERYTHING, most: int = COUNTED) -> Count:
-        """Return the number of images that match a filter. It is exact, but at most `most` for search words."""
+        """Return the number of images that match a filter. With search words, counting stops at `most`."""
         selection = Selection(db, image_filter)
         number = selection.counted(most)
         return Count(number) if selection.words == "" or number <= most else Count(most, exact=False)
@@ -122,14 +122,14 @@ class Catalogue(Repository):
 
     @read
     def bits(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> entry_sets.Bits:
-        """Return all images that match a filter as a set of bits (see `storage.curation.entry_sets`)."""
+        """Return all images that match a filter, as a bit set (see `storage.curation.entry_sets`)."""
         return Selection(db, image_filter).whole
 
     @read
     def facets(
         self, db: Db, image_filter: ImageFilter = EVERYTHING, names: Sequence[Facet] = FACETS, most: int = MOST_VALUES
     ) -> Mapping[Facet, Mapping[str, int]]:
-        """Count matching images for each value of each facet. A facet's counts ignore the filter on that facet."""
+        """Count the matching images by facet and value. A facet's counts ignore the filter's choice in that facet."""
         free = [name for name in names if name not in image_filter.facets]
         counts_by_facet: dict[Any, Any] = counts(Selection(db, image_filter), dict.fromkeys(free, most))
         for name in names:
@@ -140,17 +140,17 @@ class Catalogue(Repository):
 
     @read
     def checks(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
-        """Count the images that match a filter, for each check and outcome."""
+        """Count the images that match a filter, by check and by outcome of the check."""
         return self._named(db, image_filter, "check:")
 
     @read
     def models(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
-        """Count the matching images for each model under test and each result, such as "newly wrong"."""
+        """Count the matching images by model under test and by result of the model, such as "newly wrong"."""
         return self._named(db, image_filter, "model:")
 
     @read
     def most_read(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> str:
-        """Return the model under test with most predictions for the images that match a filter; "" without any."""
+        """Return the key of the model under test with most predictions for the matching images; "" if there is none."""
         selection = Selection(db, image_filter)
         return selection.most_read(selection.whole)
 
@@ -163,8 +163,8 @@ class Catalogue(Repository):
         lines: Sequence[str] | None = None,
         places: Sequence[str] | None = None,
     ) -> tuple[Cell, ...]:
-        """Return the coverage cells that have images. By default, rows (`lines`) and columns (`places`) are the `most`
-        most common values, and "" for no value.
+        """Return the non-empty cells of a coverage table: image counts by the values of two facets. By default, rows
+        (`lines`) and columns (`places`) are the `most` most common values, and "" for images without a value.
         """
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
@@ -184,12 +184,12 @@ class Catalogue(Repository):
 
     @read
     def histogram(self, db: Db, check: str, image_filter: ImageFilter = EVERYTHING) -> tuple[Bar, ...]:
-        """Return the histogram of a check's figures over the matching images, in bars of 0.02, without empty bars."""
+        """Return a histogram of a check's figures for the matching images: bars 0.02 wide, without empty ones."""
         return _bars(Selection(db, image_filter), f"check:{check}")
 
     @read
     def scores(self, db: Db, image_filter: ImageFilter, threshold: float) -> ScoreCounts:
-        """Count matching images with scores from `threshold` up, below it, without one, and in bars of scores."""
+        """Count matching images by validity score: from `threshold` up, below it, without one, and by bar."""
         selection = Selection(db, replace(image_filter, scores=()))
         whole, scored = selection.whole, selection.having("measure", [SCORE])
         high, low = ((whole & selection.scored(ScoreBand(*ends))) for ends in ((threshold, None), (None, threshold)))
@@ -198,17 +198,17 @@ class Catalogue(Repository):
 
     @read
     def runs(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[str, ...]:
-        """Return the ids of the runs that have matching images, the run of the oldest image first."""
+        """Return the ids of the runs that have matching images. The run of the oldest matching image is first."""
         return tuple(first_column(db, _QUERIES["runs"], [json.dumps(Selection(db, image_filter).entries)]))
 
     @read
     def by_source(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, int]:
-        """Return the number of matching images of each source, by its SHA-256. Images without a source are left out."""
+        """Return the number of matching images by SHA-256 of their source. Images without a source are left out."""
         return dict(db.execute(_QUERIES["by_source"], [json.dumps(Selection(db, image_filter).entries)]).fetchall())
 
     @read
     def test_cases(self, db: Db, entries: Sequence[int]) -> tuple[int, ...]:
-        """Return the test cases of entries in the same order. Imported images have none and are left out."""
+        """Return the test case ids of these entries in the same order. Imported images have none and are left out."""
         return tuple(first_column(db, _QUERIES["test_cases"], [json.dumps(list(entries))]))
 
     @read
@@ -228,7 +228,7 @@ class Catalogue(Repository):
 
     @write
     def measured(self, db: Db, model: str, found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]]) -> None:
-        """Store if a model is right on source and image (None: unknown). Skips images changed since `not_measured`."""
+        """Save if the model is right on source and image (None: unknown). Skip images changed since `not_measured`."""
         for one, (source, image) in found:
             values = [source, image, one.entry, model, one.prediction, one.source_prediction, one.state]
             db.execute(_QUERIES["measured"], values)

@@ -42,18 +42,18 @@ _BEFORE_ANY: dict[str, dict[str, Any]] = {
     "catalogue_tags": {"put": 0},
     "catalogue_labels": {"label": ""},
 }
-"""Values that the columns of a decision have before any decision, by table."""
+"""Initial values of the columns that a decision sets, by table: the state before any decision."""
 _QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
 class Target:
-    """The images that a decision is about: listed ones, or all that match a filter."""
+    """The images that a decision is about: a list of images, or all images that match a filter."""
 
     entries: Sequence[int] = ()
     filter: ImageFilter | None = None
     expected: int | None = None
-    """Number of matching images that the person saw, if the images are given by a filter."""
+    """Number of matching images that the person saw; None if the images are listed."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Change:
     changed: int
     """Number of images that changed."""
     same: int
-    """Number of images that already were in the requested state."""
+    """Number of images that were in the requested state already."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class TakenBack:
     what: str
     changed: int
     left: int
-    """Number of images that stay unchanged, as they have a later decision."""
+    """Number of images that the undo left unchanged, as they have a later decision."""
     again: bool
-    """True if the undone decision is in force again, because an earlier undo was undone."""
+    """True if the undo of an undo brought the first decision into force again."""
     entry: int = 0
     """Catalogue number of the image if exactly one changed, else 0."""
 
@@ -105,14 +105,14 @@ class Decision:
 
 @dataclass(frozen=True)
 class Said:
-    """One statement about one image: a verdict, a tag or a label."""
+    """One decision as it concerns one image: a verdict, a tag or a label."""
 
     kind: DecisionKind
     what: str
     reason: str
     author: str
     decision: int
-    """Number of the decision; 0 if it was made on the page of a run."""
+    """Number of the decision; 0 for a verdict given on a run's page."""
     restored: bool
     """True if an undo brought this earlier verdict, tag or label back."""
     created: datetime
@@ -125,14 +125,14 @@ class ReviewSession:
     id: int
     author: str
     repeats: float
-    """Share of the decisions, 0 to 0.2, after which an earlier image is shown again."""
+    """Share of decisions, 0 to 0.2, after which the person sees an earlier image again, to decide a second time."""
     decisions: int
     images: int
     first: datetime | None
     last: datetime | None
     repeated: int
     agreed: int
-    """Number of images that got the same verdict both times."""
+    """Number of images that got the same verdict both times they were shown."""
 
 
 class Decisions(Repository):
@@ -166,14 +166,14 @@ class Decisions(Repository):
 
     @write
     def tag(self, db: Db, target: Target, tag: str, put: bool = True, author: str = "", key: str = "") -> Change:
-        """Add a tag to images or remove it. `key` and errors are as in `review`; also raises UserError for no tag."""
+        """Add a tag to images, or remove it unless `put`. See `review` for `key` and errors. "" is no valid tag."""
         name = checked_text(tag, "The tag", LONGEST_TAG, "tag", if_empty="Give the tag a name.")
         what = name if put else f"{name} (taken off)"
         return _decide(db, "tag", what, author, target, {"tag": name, "put": int(put)}, key)
 
     @write
     def relabel(self, db: Db, target: Target, label: str, author: str = "", key: str = "") -> Change:
-        """Relabel images. `key` and errors are as in `review`; also raises UserError for "" and for segmentations."""
+        """Relabel images. See `review` for `key` and errors. An empty label and segmentation images are errors."""
         empty = "Give the images a label: an image of a classification cannot do without."
         label = checked_text(label, "The label", LONGEST_LABEL, "label", if_empty=empty)
         return _decide(db, "label", label, author, target, {"label": label}, key)
@@ -199,12 +199,12 @@ class Decisions(Repository):
 
     @read
     def all(self, db: Db, limit: int = 100, after: int = 0, author: str | None = None) -> tuple[Decision, ...]:
-        """Return up to `limit` decisions, latest first. With `after`, return only decisions before that one."""
+        """Return up to `limit` decisions, latest first. With `after`, return only decisions older than that number."""
         return records(db, Decision, _QUERIES["listed"], {"after": after, "author": author, "limit": limit})
 
     @read
     def of_entry(self, db: Db, entry: int) -> tuple[Said, ...]:
-        """Return all statements about one image, latest first. Raises UserError if it is unknown."""
+        """Return all decisions as they concern one image, latest first. Raises UserError if the image is unknown."""
         _require(db, [entry])
         return records(db, Said, _QUERIES["of_entry"], {"entry": entry})
 
@@ -217,18 +217,18 @@ class Decisions(Repository):
 
     @read
     def session(self, db: Db, session: int) -> ReviewSession:
-        """Return a session. Undone decisions still count as made. Raises UserError if the session is unknown."""
+        """Return a review session. Its counts include undone decisions. Raises UserError if the session is unknown."""
         figures = next(db.query(_QUERIES["session"], {"session": session}))
         return record_of(ReviewSession, {**_session(db, session), **figures})
 
     @read
     def repeatable(self, db: Db, session: int, waits: int) -> tuple[int, ...]:
-        """Return images to show again: decided alone, at least `waits` decisions ago, unchanged, not yet repeated."""
+        """Return images to show again: decided alone, at least `waits` decisions ago, not withdrawn or repeated."""
         return tuple(entry for entry, _ in _repeatable(db, session, waits))
 
     @write
     def answer_repeat(self, db: Db, session: int, entry: int, verdict: Verdict, reason: str = "") -> bool:
-        """Store the verdict on an image shown again. Return True if it is the same. Raises UserError if not due."""
+        """Save the second verdict on an image. Return True if it equals the first. Raises UserError if none is due."""
         _session(db, session)
         reason = _reason(verdict, reason)
         for candidate, before in _repeatable(db, session, 0):
@@ -267,7 +267,7 @@ def _decide(
 
 
 def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
-    """Return the decision with this key, or None. Raises UserError if it has another `kind` (None: an undo)."""
+    """Return the decision with this key, or None. Raises UserError if its kind is not `kind` (None means an undo)."""
     for row in db.query("SELECT * FROM image_decisions WHERE key = ?", [key]) if key else ():
         if kind != (None if row["undoes"] else row["kind"]):
             raise UserError("This key belongs to another kind of decision: use a new key for each.", field="key")
@@ -287,7 +287,7 @@ def _taken_back(db: Db, number: int) -> TakenBack:
 
 
 def _entries(db: Db, target: Target) -> list[int]:
-    """Return the target's images. Raises UserError for no images, too many, or not the expected number."""
+    """Return the target's catalogue numbers. Raises UserError for no images, too many, or an unexpected number."""
     if target.filter is not None:
         entries = Selection(db, target.filter).entries
         if target.expected is not None and len(entries) != target.expected:
@@ -326,7 +326,7 @@ def _require(db: Db, entries: Sequence[int]) -> None:
 
 
 def _repeatable(db: Db, session: int, waits: int) -> list[tuple[int, str]]:
-    """Return (number, verdict in this session) of each image that can be shown again."""
+    """Return (catalogue number, verdict in this session) of each image that can be shown again."""
     return db.execute(_QUERIES["repeatable"], {"session": session, "waits": waits}).fetchall()
 
 
@@ -348,7 +348,7 @@ def _reason(verdict: Verdict, reason: str) -> str:
 
 
 def _in_force(db: Db, decision: int) -> list[Row]:
-    """Return the chain of a decision. Raises UserError if the decision is unknown or not in force."""
+    """Return a decision and its chain of undos. Raises UserError if the decision is unknown or not in force."""
     chain = _chain(db, decision)
     if not chain:
         raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
@@ -358,7 +358,7 @@ def _in_force(db: Db, decision: int) -> list[Row]:
 
 
 def _last_of(db: Db, author: str) -> list[Row]:
-    """Return the chain of the author's latest decision in force. Raises UserError if none exists."""
+    """Return the author's latest decision in force with its chain of undos. Raises UserError if none exists."""
     query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
     for (number,) in db.execute(query, [author]):
         if len(chain := _chain(db, number)) % 2:
@@ -367,12 +367,12 @@ def _last_of(db: Db, author: str) -> list[Row]:
 
 
 def _chain(db: Db, decision: int) -> list[Row]:
-    """Return the chain of a decision: the first decision, its undo, the undo of that and so on; [] if unknown."""
+    """Return a decision, the undo of it, the undo of this undo, and so on, oldest first; [] if it is unknown."""
     return list(db.query(_QUERIES["chain"], [decision]))
 
 
 def _rows_after(db: Db, first: Row) -> list[tuple[str, Row]]:
-    """Return the new rows that undo the last decision of a chain, each with the name of its table.
+    """Return (table, new row) pairs that undo the last decision of a chain of undos. `first` starts the chain.
 
     A new row repeats the latest row whose decision is then in force, or default values. Rows that an undo added are not
     repeated, except those of an undo in a run's history.

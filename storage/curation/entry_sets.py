@@ -23,28 +23,28 @@ BYTES = CHUNK // 8
 BINS = 50
 """Number of bins for each unit of a measure. Figures of checks range from -1 to 1."""
 REVIEWS = 409_600.0
-"""Unit of the measures "reviewed" and "source", whose values are row numbers of reviews and of sources' first entries.
-A bin covers 8,192 of them."""
+"""Unit of the measures "reviewed" and "source". Their values are row numbers: of an entry's latest review, and of the
+first entry of its source. A bin covers 8,192 numbers."""
 SLACK = 1e-9
-"""Distance from the end of a bin within which float rounding may put a number into the next bin."""
+"""Distance from the end of a bin within which rounding may put a number into the neighbouring bin."""
 Bits = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 
 
 def changed_set(members: bytes, changes: Mapping[int, bool]) -> bytes:
-    """Return a stored chunk with places added (True) or removed (False). `members` is b"" for an empty chunk."""
+    """Return a stored chunk after places were added (True) or removed (False). `members` is b"" for an empty chunk."""
     flags = np.unpackbits(chunk_bits(members), bitorder="little")
     flags[list(changes)] = list(changes.values())
     return stored_places(np.flatnonzero(flags))
 
 
 def listed(text: str | None) -> Numbers:
-    """Parse comma-separated numbers from SQLite's group_concat. No other way reads many numbers as fast."""
+    """Parse comma-separated numbers of SQLite's group_concat, the fastest way to read many numbers."""
     return np.fromstring(text or "", dtype=np.int64, sep=",")
 
 
 def stored_places(places: Numbers) -> bytes:
-    """Return the stored form of a chunk with these places, in ascending order."""
+    """Return a chunk in stored form. `places` are the places in it that are in the set, in ascending order."""
     if 2 * len(places) < BYTES:
         return places.astype("<u2").tobytes()
     return _bits(places, BYTES).tobytes()
@@ -57,7 +57,7 @@ def _bits(places: Numbers, size: int) -> Bits:
 
 
 def chunk_bits(members: bytes) -> Bits:
-    """Return the bits of a chunk in its stored form."""
+    """Convert a chunk from its stored form to bits."""
     if len(members) == BYTES:
         return np.frombuffer(members, dtype=np.uint8)
     return _bits(np.frombuffer(members, dtype="<u2").astype(np.int64), BYTES)
@@ -80,7 +80,7 @@ def of_rows(rows: Iterable[tuple[int, bytes]], chunks: int) -> Bits:
 
 
 def inside(rows: Iterable[tuple[int, bytes]], bits: Bits) -> Numbers:
-    """Return the entries that are in a set and in these stored chunks."""
+    """Return the entries that are both in the set `bits` and in these stored chunks."""
     dense, few = _parted(rows)
     parts = [entries_of(np.frombuffer(members, dtype=np.uint8)) + (number << CHUNK_BITS) for number, members in dense]
     entries = np.concatenate([few, *parts])
@@ -88,7 +88,7 @@ def inside(rows: Iterable[tuple[int, bytes]], bits: Bits) -> Numbers:
 
 
 def common(rows: Iterable[tuple[int, bytes]], bits: Bits) -> int:
-    """Return how many entries are in a set and in these stored chunks."""
+    """Return the number of entries that are both in the set `bits` and in these stored chunks."""
     dense, few = _parted(rows)
     number = int(np.count_nonzero(has(bits, few)))
     for chunk, members in dense:
@@ -138,7 +138,7 @@ def has(bits: Bits, entries: Numbers) -> NDArray[np.bool_]:
 
 
 def from_place(bits: Bits, place: int, backwards: bool) -> int | None:
-    """Return the entry at a zero-based place of the ordered set; None beyond its end."""
+    """Return the entry at a zero-based place of the set, in ascending or `backwards` order; None beyond its end."""
     by_chunk = np.bitwise_count(bits).reshape(-1, BYTES).sum(axis=1, dtype=np.int64)
     total = int(by_chunk.sum())
     if not 0 <= place < total:
@@ -152,7 +152,7 @@ def from_place(bits: Bits, place: int, backwards: bool) -> int | None:
 
 
 def place_of(bits: Bits, entry: int, backwards: bool) -> int | None:
-    """Return the zero-based place of an entry in the ordered set; None if the set does not contain it."""
+    """Return the zero-based place of an entry in the set, ascending or `backwards`; None if the set lacks the entry."""
     if not has(bits, np.array([entry]))[0]:
         return None
     before = size(bits[: entry >> 3]) + (int(bits[entry >> 3]) & ((1 << (entry & 7)) - 1)).bit_count()
@@ -160,7 +160,7 @@ def place_of(bits: Bits, entry: int, backwards: bool) -> int | None:
 
 
 def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
-    """Yield the entries of the set after `entry`, or backwards those before it. `entry` need not be in the set."""
+    """Yield the set's entries above `entry`, ascending; or `backwards`, those below it. The set may lack `entry`."""
     chunks = len(bits) // BYTES
     first = min(max(entry >> CHUNK_BITS, 0), chunks - 1) if chunks else 0
     for chunk in range(first, -1, -1) if backwards else range(first, chunks):
@@ -175,7 +175,7 @@ def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
 
 
 def bin_of(number: float) -> int:
-    """Return the bin of a number, as the view `catalogue_number_facets`. Larger numbers never have lower bins."""
+    """Return the bin of a number, as the SQL view `catalogue_number_facets` does. A larger number has no lower bin."""
     return int(min(max(number, -1000.0), 1000000.0) * BINS + 1000000) - 1000000
 
 
@@ -185,6 +185,6 @@ def bins_of(numbers: NDArray[np.float64]) -> Numbers:
 
 
 def bin_span(place: int) -> tuple[float, float]:
-    """Return the range of a bin. It is widened a little on both sides, as rounding may decide a number's bin."""
+    """Return the lower and upper end of a bin, a little wider than exact, as rounding may decide a number's bin."""
     low = place / BINS - SLACK if place > bin_of(-math.inf) else -math.inf
     return low, (place + 1) / BINS + SLACK if place < bin_of(math.inf) else math.inf

@@ -54,7 +54,7 @@ class ImportedImage(ImageFacts):
     image: str
     mask: str | None
     entry: int | None
-    """Catalogue number; None for the original of generated images."""
+    """Catalogue number; None for a source image, which is not in the catalogue."""
     made: bool
     """True if a catalogue entry was made for this image; False if its picture was in the workspace already."""
     test_case: int | None
@@ -64,7 +64,7 @@ class ImportedImage(ImageFacts):
 class Imports(Repository):
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """Begin an import and return its number. If an earlier import has the same content and options, continue it."""
+        """Return the number of a new import, or of an earlier one with the same content and options, to continue it."""
         query = "SELECT id FROM imports WHERE content = ? AND options = ?"
         if known := first_value(db, query, [content, _key(options)]):
             return int(known)
@@ -73,7 +73,7 @@ class Imports(Repository):
 
     @write
     def add(self, db: Db, number: int, images: Sequence[NewImage]) -> int:
-        """Add images with their files, unless this import has them. Return how many are new to the catalogue."""
+        """Add images with their files; skip those that this import has. Return how many are new to the catalogue."""
         if _row(db, number)["state"] == "done":
             return 0
         added = 0
@@ -91,7 +91,7 @@ class Imports(Repository):
 
     @write
     def finish(self, db: Db, number: int, layout: str, header: Mapping[str, Any], rows: Sequence[ImportRow]) -> None:
-        """Mark an import as done, with `rows` as its report. If it is done already, nothing changes."""
+        """Mark an import as done and save its report `rows`. If it is done already, nothing changes."""
         if _row(db, number)["state"] == "done":
             return
         report = ({"file": whole(row.file), "reason": whole(row.reason), "kind": row.kind} for row in rows)
@@ -125,13 +125,13 @@ class Imports(Repository):
     def rows(
         self, db: Db, number: int, after: int = 0, limit: int = 100, kind: RowKind | None = None
     ) -> tuple[tuple[int, ImportRow], ...]:
-        """Return up to `limit` report rows (of one kind) after the row `after`, each with its number."""
+        """Return up to `limit` numbered rows of a report, after row number `after`, of all kinds or of one `kind`."""
         query = "SELECT * FROM import_rows WHERE import = ? AND id > ? AND (? IS NULL OR kind = ?) ORDER BY id LIMIT ?"
         rows = db.query(query, [number, after, kind, kind, limit])
         return tuple((row["id"], record_of(ImportRow, row)) for row in rows)
 
     def images(self, number: int, linked: bool = False) -> Iterator[ImportedImage]:
-        """Yield the images of an import in order. With `linked`, yield only those that the workspace had before."""
+        """Yield the images of an import in order. With `linked`, yield only those that were in the workspace before."""
         after = 0
         while page := self._page(number, linked, after):
             yield from (image for _, image in page)
@@ -139,7 +139,7 @@ class Imports(Repository):
 
     @read
     def of_entries(self, db: Db, entries: Sequence[int]) -> tuple[tuple[str, ImportedImage], ...]:
-        """Return the images that these entries were made for, in the same order, each with its import's name."""
+        """Return (name of the import, image) for each of these entries that an import made, in the same order."""
         rows = db.query(_QUERIES["of_entries"], [json.dumps(list(entries))])
         return tuple((row["import_name"], record_of(ImportedImage, row)) for row in rows)
 
@@ -158,7 +158,7 @@ def _key(options: Mapping[str, Any]) -> str:
 
 
 def _entry_of(db: Db, image: str) -> tuple[int, bool]:
-    """Return (entry of the picture, False), or (number of a new entry, True). Entries of deleted runs do not count."""
+    """Return (number of the entry with this image, False), or (new number, True). Ignore entries of deleted runs."""
     entry = first_value(db, "SELECT min(id) FROM catalogue WHERE image = ? AND there", [image])
     if entry is not None:
         return entry, False
@@ -182,5 +182,5 @@ def _columns(new: NewImage) -> Row:
 
 
 def _json(data: Any) -> str:
-    """Return JSON text without lone surrogates, which no reader accepts. Raises ValueError for infinity and NaN."""
+    """Return JSON text without lone surrogates, which readers refuse. Raises ValueError for infinity and NaN."""
     return whole(json.dumps(data, ensure_ascii=False, allow_nan=False))

@@ -1,4 +1,4 @@
-"""Judgements of generated images by a model that sees pictures. Only the latest one of an image counts."""
+"""Judgements of generated images by a vision-language model. Only the latest judgement of an image counts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _open(db: Db, image_filter: ImageFilter) -> Bits:
 class Judgements(Repository):
     @write
     def save(self, db: Db, judge: str, questions: str, judgements: Mapping[int, Judgement]) -> None:
-        """Save judgements by the image's catalogue number. `questions` is a hash of the texts sent to the judge. An
-        earlier judgement of an image no longer counts, but stays.
+        """Save judgements by catalogue number. `questions` is a hash of the texts sent to the model `judge`. An earlier
+        judgement of an image no longer counts, but stays.
         """
         for entry, one in judgements.items():
             row = {"entry": entry, "judge": judge, "questions": questions, "seconds": one.seconds, "tokens": one.tokens}
@@ -44,13 +44,13 @@ class Judgements(Repository):
 
     @read
     def count_open(self, db: Db, image_filter: ImageFilter) -> int:
-        """Count the generated images that match a filter and that no judge has judged."""
+        """Count the generated images that match a filter and have no judgement by a model."""
         return entry_sets.size(_open(db, image_filter))
 
     @read
     def entries(self, db: Db, image_filter: ImageFilter, again: bool = False) -> list[int]:
-        """Return the catalogue numbers of the generated images that match a filter and that no judge has judged, newest
-        first. With `again`, include the images that were judged in this workspace.
+        """Return the catalogue numbers of generated images that match a filter and have no judgement, newest first.
+        With `again`, include the images that were judged in this workspace.
         """
         bits = _open(db, image_filter)
         if again:
@@ -60,17 +60,17 @@ class Judgements(Repository):
 
     @read
     def to_judge(self, db: Db, entries: Sequence[int]) -> list[ToJudge]:
-        """Return the facts that a judge needs about these images, in order. Images without a source are left out."""
+        """Return the facts that a judging model needs about these images, in order. Skip images without a source."""
         return list(records(db, ToJudge, _TO_JUDGE, [pack(list(entries))]))
 
     @read
     def replies(self, db: Db, entry: int) -> dict[str, JudgeReply]:
-        """Return the questions and replies of the latest judgement of an image by the name of the check."""
+        """Return the questions and replies of an image's latest judgement, by check."""
         replies = first_value(db, "SELECT replies FROM latest_judgements WHERE entry = ?", [entry])
         return unpack_value(dict[str, JudgeReply], replies or "{}")
 
     @read
     def cost(self, db: Db, judge: str) -> JudgeCost:
-        """Return the mean cost of an image for this judge."""
+        """Return the mean cost of an image with this judging model."""
         columns = "count(*) AS images, avg(seconds) AS seconds, avg(tokens) AS tokens"
         return record_of(JudgeCost, next(db.query(f"SELECT {columns} FROM judgements WHERE judge = ?", [judge])))

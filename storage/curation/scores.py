@@ -25,13 +25,13 @@ NUMBER = f"(SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = 
 
 @dataclass(frozen=True, eq=False)
 class NewScores:
-    """Scores of images of one task, to be saved."""
+    """Validity scores of images of one task, to be saved."""
 
     studies: Mapping[str, str]
-    """Names of the studies whose votes the score was fitted to, by study id."""
+    """Names of the studies from whose votes the score was learnt, by study id."""
     learnt: ValidityScore
     agreement: Agreement
-    """Agreement with people on images whose votes the score has not seen."""
+    """Agreement of scores and people on images whose votes were not used to learn the score."""
     entries: NDArray[np.int64]
     """Catalogue numbers of the scored images, ascending."""
     scores: NDArray[np.float64]
@@ -39,7 +39,7 @@ class NewScores:
 
 
 def _run(db: Db, run: int) -> ScoreRun:
-    """Return a run, the scoring of all images of one task. Raises UserError if it is unknown."""
+    """Return a run of the score, which scored all images of one task. Raises UserError if the run is unknown."""
     query = """
         SELECT id, json_extract(learnt, '$.task') AS task, studies, json_extract(learnt, '$.names') AS checks,
             agreement, images, created
@@ -106,8 +106,8 @@ def _forget(db: Db) -> None:
 
 
 def _in_use(db: Db) -> list[int]:
-    """Return the runs in use: the latest run of each task since the last run across all tasks. If no task has one,
-    return only the run across all tasks.
+    """Return the ids of the runs in use: each task's latest run, if newer than the last run across all tasks. If there
+    is none, return only the run across all tasks.
     """
     run_by_task: dict[str, int] = {}
     for run, task in db.execute("SELECT id, json_extract(learnt, '$.task') FROM score_runs ORDER BY id DESC"):
@@ -118,7 +118,7 @@ def _in_use(db: Db) -> list[int]:
 
 
 def _scores_in_use(db: Db) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the catalogue numbers of the scored images, ascending, and their scores."""
+    """Return the catalogue numbers of all images with a score in use, ascending, and their scores."""
     entries, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
     for run in _in_use(db):
         entry_bits, numbers = db.execute("SELECT entries, scores FROM score_runs WHERE id = ?", [run]).fetchone()
@@ -132,7 +132,7 @@ def _scores_in_use(db: Db) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
 
 
 def scored_rows(db: Db) -> list[Row]:
-    """Return the rows that the table `catalogue_numbers` must have for the scores in use."""
+    """Return the rows that the table `catalogue_numbers` should contain for the scores in use."""
     measure = first_value(db, f"SELECT {NUMBER}")
     pairs = zip(*(column.tolist() for column in _scores_in_use(db)), strict=True)
     return [{"measure": measure, "entry": entry, "number": score} for entry, score in pairs]

@@ -27,17 +27,17 @@ from storage.engine.queries import first_column, first_value
 from storage.engine.rows import whole
 
 _PART = 8
-"""Number of chunks that one full-text query covers."""
+"""Number of chunks (of 16,384 entries) that one full-text query covers."""
 _FEW = 1000
-"""Maximum number of figures that are read one by one. For more, the figures are read in their order."""
+"""Maximum number of figures that are looked up one by one. More figures are read in sorted order instead."""
 _FIRST_BLOCK, _LARGEST_BLOCK = 256, 32_768
 REASONS = 5
-"""Number of possible reasons to review an image. `Order` lists them."""
+"""Number of different reasons to review an image. `Order` lists them."""
 _QUERIES = DataTable(__file__, str)
 
 
 def matching(text: str, edited: str = "") -> str | None:
-    """Return the full-text query for typed words; None for text without a word. Words are quoted, so none is syntax."""
+    """Return a full-text query for typed words; None if there are none. Words are quoted, so none counts as syntax."""
     parts = []
     for column, typed in (("", text), ("edited : ", edited)):
         words = [word for word in whole(typed).replace("\0", " ").split() if any(map(str.isalnum, word))]
@@ -55,8 +55,8 @@ class Held:
 
     bits: Bits
     strata: tuple[Bits, ...] = ()
-    """For the order "information": sets of entries by number of reasons to review them, most first. The last set holds
-    the entries with a verdict.
+    """For the order "information": sets of entries by number of reasons to review them, largest number first. The last
+    set holds the entries with a verdict.
     """
 
 
@@ -67,7 +67,7 @@ class Selection:
         self._db, self.filter = db, image_filter
         self._parts: dict[tuple[int, int], Bits] = {}
         self.words: str | None = ""
-        """Full-text query for the search words: "" without any, None if they hold no word that can be found."""
+        """Full-text query for the search words; "" without search words, None if none of them can be found."""
         if held is not None:
             self.chunks, self.bits, self.everything = len(held.bits) // BYTES, held.bits, False
             return
@@ -76,7 +76,7 @@ class Selection:
         self.everything = self.words == "" and replace(image_filter, text="", edited="") == ImageFilter()
         """True if the filter excludes nothing. Then the stored counts can be used."""
         self.bits = self._without_words()
-        """Set of entries that match the filter without its search words, which `whole` and `part` apply."""
+        """Set of entries that match the filter, ignoring its search words. `whole` and `part` apply those."""
 
     @cached_property
     def whole(self) -> Bits:
@@ -88,7 +88,7 @@ class Selection:
         return entry_sets.entries_of(self.whole).tolist()
 
     def part(self, first: int, last: int) -> Bits:
-        """Return the selected entries of chunks `first` up to but not including `last`."""
+        """Return the set of selected entries in chunks `first` up to but not including `last`."""
         bits = self.bits[first * BYTES : last * BYTES]
         if not self.words or not bits.any():
             return bits
@@ -100,7 +100,7 @@ class Selection:
         return bits
 
     def counted(self, most: int) -> int:
-        """Return the number of selected entries. If it exceeds `most`, return a number not much above `most`."""
+        """Return the number of selected entries. Counting stops soon after `most`: then this is a lower bound."""
         if not self.words:
             return entry_sets.size(self.bits)
         number = 0
@@ -111,7 +111,7 @@ class Selection:
         return number
 
     def by_entry(self, key: int | None, backwards: bool, left_out: Bits | None = None) -> Iterator[int]:
-        """Yield selected entries by number, except those in `left_out`, after `key` or (None) from the first."""
+        """Yield selected entries outside `left_out` by number. Start after the entry `key`, or at the first (None)."""
         at = (1 << 62 if backwards else -1) if key is None else key
         first = min(max(at, 0) >> CHUNK_BITS, self.chunks - 1) // _PART
         parts = range(first, -1, -1) if backwards else range(first, -(-self.chunks // _PART))
@@ -125,13 +125,13 @@ class Selection:
                 yield entry + offset
 
     def scored(self, band: ScoreBand) -> Bits:
-        """Return all entries of the catalogue with a validity score in a range, upper end excluded."""
+        """Return all entries of the catalogue whose validity score is in `band`, without its upper end."""
         low = -math.inf if band.low is None else band.low
         high = math.inf if band.high is None else math.nextafter(band.high, -math.inf)  # the float just below
         return self._between(SCORE, low, high)
 
     def value_of_any(self, begin: str, value: str) -> Bits:
-        """Return all entries with this value in any facet whose name begins with `begin`, which ends in a colon."""
+        """Return the entries with this value in any facet whose name starts with `begin`, such as "check:"."""
         query = "SELECT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND value = ? AND entries > 0"
         bits = entry_sets.none_of(self.chunks)
         for facet in first_column(self._db, query, [begin, f"{begin[:-1]};", value]):
@@ -139,12 +139,12 @@ class Selection:
         return bits
 
     def stored(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the stored chunks of the value with this number."""
+        """Yield the stored chunks of the entries that have the value with this number."""
         query = f"SELECT id & {(1 << KEY_BITS) - 1}, members FROM catalogue_sets WHERE id >= ? AND id < ?"
         yield from self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS])
 
     def common(self, number: int, entries: int) -> int:
-        """Return how many selected entries have the value with this number. `entries` counts all that have it."""
+        """Return how many selected entries have the value with this number. `entries` is how many have it at all."""
         return entries if self.everything else entry_sets.common(self.stored(number), self.whole)
 
     def listed(self, facet: str) -> list[tuple[int, str, int]]:
@@ -196,7 +196,7 @@ class Selection:
         return most_common.removeprefix("model:") if counts.get(most_common) else ""
 
     def of_facet(self, facet: str, values: Sequence[str]) -> Bits:
-        """Return all entries with one of these values of a facet. The value "" represents entries without a value."""
+        """Return all entries with one of these values of a facet. The value "" finds entries without a value."""
         bits = self.having(facet, [value for value in values if value])
         return bits | ~self.having(facet) if "" in values else bits
 
@@ -210,7 +210,7 @@ class Selection:
         return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
 
     def _between(self, measure: str, low: float, high: float) -> Bits:
-        """Return all entries whose figure is in a range, ends included. Only figures in the end bins are read."""
+        """Return all entries with a figure from `low` to `high`. Figures are read only for the two bins at the ends."""
         ends = {entry_sets.bin_of(low), entry_sets.bin_of(high)}
         entry_counts = {value: size for _, value, size in self.listed(f"bin:{measure}")}
         inside = [value for value in entry_counts if min(ends) < int(value) < max(ends)]
@@ -227,7 +227,7 @@ class Selection:
         return bits
 
     def _part_of_bin(self, measure: str, place: int, first: float, last: float) -> Bits:
-        """Return the entries of a bin that are in a range. If the range covers more than half of the bin, read the
+        """Return a bin's entries whose figure is in a range. If the range covers more than half of the bin, read the
         figures outside it instead.
         """
         query = _QUERIES["part_of_bin"]
@@ -244,7 +244,7 @@ class Selection:
 
 
 class Walk:
-    """Walks through the selected images in an order, from any key. Finds the entry at a place, and an entry's place."""
+    """The selected images in an order. Finds images after a key, the image at a place, and an image's place."""
 
     def __init__(self, db: Db, selection: Selection, order: Order) -> None:
         self._db, self._selection, self._order = db, selection, order
@@ -255,7 +255,7 @@ class Walk:
         self._number = first_value(db, query, [self._measure]) or 0
 
     def from_key(self, key: PageKey | None) -> Iterator[PageKey]:
-        """Yield the keys after a key; None starts at the first."""
+        """Yield the keys of the images that come after `key`; all keys if it is None."""
         if not self._measure:
             newest_first = self._order.sort == "newest"
             yield from map(PageKey, self._selection.by_entry(key.entry if key is not None else None, newest_first))
@@ -267,7 +267,7 @@ class Walk:
         yield from map(PageKey, self._selection.by_entry(behind, True, self._having))
 
     def at(self, place: int) -> PageKey | None:
-        """Return the key at a zero-based place of the order; None beyond the end."""
+        """Return the key of the image at a zero-based place of the order; None beyond the end."""
         selected, falling = self._selection.whole, True
         if not self._measure:
             falling = self._order.sort == "newest"
@@ -335,7 +335,7 @@ class Walk:
         return [PageKey(entry, number) for number, entry in rows]
 
     def _behind(self, keys: Iterable[PageKey], start: tuple[float, int] | None) -> Iterator[PageKey]:
-        """Yield the keys that come after the position `start`. All have a figure."""
+        """Yield the keys after the position `start` (figure, entry); all if it is None. Each key must have a figure."""
         for key in keys:
             assert key.number is not None
             position = (key.number, key.entry)
@@ -368,7 +368,7 @@ class Walk:
         return PageKey(row[1], row[0]) if row is not None else None
 
     def _place_in_bin(self, number: int, place: int, figure: float, entry: int) -> int:
-        """Return how many selected entries of its bin come before an entry in the order."""
+        """Return the number of selected entries that come before `entry` in its bin."""
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
         sign, last = (">", "number <= :high") if self._falling else ("<", "number >= :low")
         query = _QUERIES["before_in_bin"].format(last=last, sign=sign)
@@ -377,7 +377,7 @@ class Walk:
         return int(entry_sets.has(inside, entry_sets.listed(first_value(self._db, query, values))).sum())
 
     def _in_bin(self, number: int, place: int, start: tuple[float, int] | None = None) -> Iterator[PageKey]:
-        """Yield the keys of one bin in order, after the position `start`."""
+        """Yield the keys of one bin in order, after the position `start` (figure, entry)."""
         entries, falling = self._inside(number), self._falling
         if len(entries) <= _FEW:
             yield from self._behind(self._looked_up(entries), start)
@@ -402,13 +402,13 @@ class Walk:
 
 
 class InformationWalk:
-    """Walks from many reasons to review an image to few. Images with equally many form a stratum, newest first."""
+    """Order by number of reasons to review an image, largest first. A stratum holds images with the same number."""
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata
 
     def from_key(self, key: PageKey | None) -> Iterator[PageKey]:
-        """Yield keys like `Walk.from_key`. A key holds its stratum, so a later verdict on the image has no effect."""
+        """Yield the keys after `key`. A key holds its stratum, so it keeps its position if the image gets a verdict."""
         start = self._stratum(key) if key is not None else 0
         for number in range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None
@@ -416,7 +416,7 @@ class InformationWalk:
                 yield self._key(entry, number)
 
     def at(self, place: int) -> PageKey | None:
-        """Return the key at a zero-based place of the order; None beyond the end."""
+        """Return the key of the image at a zero-based place of the order; None beyond the end."""
         for number, stratum in enumerate(self._strata):
             inside = stratum & self._selection.whole
             if place < (size := entry_sets.size(inside)):
@@ -446,7 +446,7 @@ class InformationWalk:
 
 
 def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = None) -> Walk | InformationWalk:
-    """Return a walk in an order through the images that match a filter, or through the `held` ones."""
+    """Return the images that match a filter, or the `held` ones, in an order that can be walked from any place."""
     selection = Selection(db, image_filter, held)
     if order.sort != "information":
         return Walk(db, selection, order)
@@ -454,7 +454,7 @@ def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = No
 
 
 def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
-    """Return the images that match a filter now. A review of them is not disturbed if its decisions change the matches.
+    """Return the images that match a filter now. A review can use this list, as its verdicts may change the matches.
 
     A million images take 125 kB, and seven times as much in the order "information", which is kept too. Other orders
     still change: in "reviewed" an image moves when it gets a verdict.
@@ -506,8 +506,8 @@ def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
 
 
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Count the selected entries by facet and value. `facets` has the maximum number of values of each facet. The
-    values that are most common in the catalogue are counted.
+    """Count the selected entries by facet and value. `facets` maps each facet to the maximum number of its values, of
+    which the most common in the whole catalogue are counted.
     """
 
     counts_by_facet: dict[str, dict[str, int]] = {}

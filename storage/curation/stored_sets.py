@@ -31,7 +31,7 @@ def value_id(db: Db, facet: str, value: str) -> int:
 
 
 def make_set(db: Db, value: int, entries: Numbers) -> None:
-    """Store the set of a value without one, and its number of entries outside deleted runs. `entries` must ascend."""
+    """Store the set of entries that have a value, and its size without deleted runs. `entries` must be ascending."""
     number = 0
     present = value_id(db, "there", "") << KEY_BITS
     for chunk in np.unique(entries >> CHUNK_BITS).tolist():
@@ -42,7 +42,7 @@ def make_set(db: Db, value: int, entries: Numbers) -> None:
 
 
 def drop_set(db: Db, value: int) -> None:
-    """Remove the set of a value, after no entry has the value any more."""
+    """Delete the set of entries of a value that no entry has any more."""
     db.execute("DELETE FROM catalogue_sets WHERE id >= ? AND id < ?", [value << KEY_BITS, (value + 1) << KEY_BITS])
     db.execute("UPDATE catalogue_values SET entries = 0 WHERE id = ?", [value])
 

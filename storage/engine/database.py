@@ -24,16 +24,16 @@ from core.errors import DiskTrouble, UserError
 from core.locks import keeps_locks, no_locks
 
 BUSY_SECONDS = 15.0
-"""Seconds that a write waits for another process's write. Writes take milliseconds, so a longer wait is no help."""
+"""Maximum seconds that a write waits for another process's write. Writes take milliseconds, so this is plenty."""
 LEAST_SECONDS = 0.05
-"""Minimum number of seconds that a write waits for the lock, even if it waited in the queue before."""
+"""Minimum seconds that a write waits for the database's lock, however long it waited in the queue before."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R", bound="Repository")
 WriteFunction = Callable[[sqlite_utils.Database], T]
 _Job = tuple[WriteFunction[Any], "Future[Any]", float]
-"""A queued write. Its last item is the time of the request, by `time.monotonic`."""
+"""A queued write: function, future for its result, and the time of the request by `time.monotonic`."""
 
 
 class Database:
@@ -57,7 +57,7 @@ class Database:
         self._watching = threading.Lock()
 
     def open(self) -> None:
-        """Open or create the file. Raises UserError if it cannot be opened or written, is damaged or refused."""
+        """Open or create the file. Raises UserError if it cannot be opened or written, is damaged, or refused."""
         if self._writer is not None:
             raise RuntimeError("this Database is open already")
         self._local = threading.local()  # this thread may still have a closed connection from before
@@ -213,7 +213,7 @@ class Database:
 
 
 class Repository:
-    """Base class of repositories, which hold the rows of one kind in an open database.
+    """Base class of repositories. Each gives access to the rows of one kind of thing in an open database.
 
     A method marked `@write` or `@read` is defined with the database as its first argument, and called without this
     argument. It runs in one transaction, so it cannot call another marked method. Shared code is in functions that take
@@ -225,10 +225,7 @@ class Repository:
 
 
 def write(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Callable[Concatenate[R, P], T]:
-    """Mark a writing method. It returns after the commit of its own transaction.
-
-    An exception undoes the transaction.
-    """
+    """Mark a method that writes. It runs in one transaction and returns after the commit. An exception undoes it."""
 
     @wraps(method)
     def in_transaction(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -238,7 +235,7 @@ def write(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Call
 
 
 def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Callable[Concatenate[R, P], T]:
-    """Mark a reading method. It runs in one snapshot of the database."""
+    """Mark a method that only reads. It sees one snapshot of the database."""
 
     @wraps(method)
     def in_snapshot(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -248,7 +245,7 @@ def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Calla
 
 
 def writing(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Callable[Concatenate[Repository, P], T]:
-    """Make a writing method from a function that takes an open database."""
+    """Make a method that writes (see `write`) from a function that takes an open database."""
 
     @wraps(function)
     def in_transaction(self: Repository, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -258,7 +255,7 @@ def writing(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Cal
 
 
 def reading(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Callable[Concatenate[Repository, P], T]:
-    """Make a reading method from a function that takes an open database."""
+    """Make a method that reads (see `read`) from a function that takes an open database."""
 
     @wraps(function)
     def in_snapshot(self: Repository, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -270,7 +267,7 @@ def reading(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Cal
 def first_row(
     db: sqlite_utils.Database, query: str, values: Sequence[Any] | dict[str, Any] = ()
 ) -> dict[str, Any] | None:
-    """Return the first row of a query, or None. The query is finished then, so the caller may change its tables."""
+    """Return the first row of a query, or None. The query is then closed, so its tables may be changed."""
     return next(iter(list(db.query(query, values))), None)
 
 

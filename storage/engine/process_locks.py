@@ -22,7 +22,7 @@ class Presence:
         self._own: tuple[Path, int] | None = None
 
     def enter(self, number: int) -> None:
-        """Lock the file of process `number` until `leave`. Raises OSError, and UserError on a drive without locks."""
+        """Lock the file of process `number` until `leave`. Raises OSError; UserError if the drive has no locks."""
         path = self.folder / f"{number}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._own = path, descriptor
@@ -42,7 +42,7 @@ class Presence:
         return _held(self.folder / f"{number}.lock")
 
     def sweep(self) -> None:
-        """Remove the lock files that no process has locked."""
+        """Remove lock files that no running process holds."""
         for path in self.folder.glob("*.lock"):
             if not _held(path):
                 path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Short forms of common queries and changes."""
+"""Short functions for common queries and changes of rows."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ Values = Sequence[Any] | dict[str, Any]
 
 
 def records(db: Db, kind: Callable[..., T], query: str, values: Values = ()) -> tuple[T, ...]:
-    """Return the rows of a query as dataclasses."""
+    """Return the rows of a query as dataclasses of the type `kind`."""
     return tuple(record_of(kind, row) for row in db.query(query, values))
 
 
 def record(db: Db, kind: Callable[..., T], query: str, values: Values = ()) -> T | None:
-    """Return the first row of a query as a dataclass, or None."""
+    """Return the first row of a query as a dataclass of the type `kind`, or None."""
     return next(iter(records(db, kind, query, values)), None)
 
 
 def first_column(db: Db, query: str, values: Values = ()) -> list[Any]:
-    """Return the first column of a query."""
+    """Return the values in the first column of a query."""
     return [row[0] for row in db.execute(query, values)]
 
 
 def first_value(db: Db, query: str, values: Values = ()) -> Any:
-    """Return the first column of the first row of a query; None without a row."""
+    """Return the first value of the first row of a query; None if it has no row."""
     row = db.execute(query, values).fetchone()
     return None if row is None else row[0]
 
 
 def required_row(db: Db, table: str, key: int | str, missing: str, field: str = "") -> Row:
-    """Return the row with this id. Raises UserError with the message `missing` about `field` if there is none."""
+    """Return the row with this id. If there is none, raise UserError with the message `missing`, naming `field`."""
     for row in db.query(f"SELECT * FROM {table} WHERE id = ?", [key]):
         return row
     raise UserError(missing, field=field)
@@ -51,7 +51,7 @@ def insert_row(db: Db, table: str, row: Row) -> int:
 
 
 def insert_rows(db: Db, table: str, rows: Iterable[Row], ignore: bool = False) -> int:
-    """Insert rows with the same columns and return their number. With `ignore`, existing rows are skipped."""
+    """Insert rows with the same columns and return how many. With `ignore`, skip rows that exist already."""
     new = list(rows)
     names = list(new[0]) if new else []
     query = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"

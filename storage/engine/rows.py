@@ -1,4 +1,4 @@
-"""Convert values such as times and JSON to columns and back. Insert and change rows."""
+"""Convert values such as times, JSON and dataclasses to columns of the database and back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def now() -> str:
 
 
 def later(**delta: float) -> str:
-    """Return the time that is `delta` after now, such as `hours=1`, in the stored form."""
+    """Return the time `delta` from now in the stored form. `delta` is given as for timedelta, such as `hours=1`."""
     return (datetime.now(UTC) + timedelta(**delta)).isoformat(timespec="microseconds")
 
 
@@ -44,12 +44,12 @@ def pack_value(value: Any) -> str:
 
 
 def unpack_value(kind: Any, text: str) -> Any:
-    """Return the validated dataclass of a JSON text."""
+    """Parse JSON text as a dataclass of the type `kind`, with validation."""
     return from_plain(kind, json.loads(text))
 
 
 def record_of(kind: Callable[..., T], row: Row, **values: Any) -> T:
-    """Make a dataclass from a row. Each field comes from `values` or from the column of its name."""
+    """Make a dataclass from a row. Each field comes from `values`, else from the column with the field's name."""
     columns = {name: read(row[name]) for name, read in _readers(kind).items() if name in row and name not in values}
     return kind(**columns, **values)
 
@@ -82,7 +82,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 
 
 def whole(text: str) -> str:
-    """Return the text with a question mark in place of each lone surrogate. No file and no table accepts these."""
+    """Replace each lone surrogate in a text by a question mark. Neither files nor tables accept surrogates."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -100,5 +100,5 @@ def checked_text(text: str, what: str, longest: int, field: str = "", one_line: 
 
 
 def sha_of(text: str) -> str:
-    """Return the SHA-256 of a text as 64 hexadecimal digits. It is stored in place of a text that grants access."""
+    """Return the SHA-256 of a text as 64 hexadecimal digits. A text that grants access is stored in this form only."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -1,8 +1,8 @@
 """The models under test of a workspace, their probabilities for many images at once, and results of retraining.
 
 A model is identified by everything that its predictions depend on (`core.model_identity`). With other weights or
-another server it is another model with its own predictions. Predictions that are older than this identity belong to the
-first model loaded under their key.
+another server it is another model with its own predictions. Predictions stored before models had an identity belong to
+the first model loaded under their key.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from storage.engine.queries import first_value, insert_row, records
 from storage.engine.rows import Row, now, pack, record_of, whole
 
 NO_CLASS = 0xFFFF
-"""Number that fills `likeliest` if the classifier gave fewer guesses."""
+"""Class number that fills up `likeliest` if the classifier named too few classes."""
 PIXELS = np.dtype([("mask", "u1"), ("said", "u1"), ("pixels", "<u4")])
-"""Type of one entry of `NewPixelCount.counts`: class in the mask, class of the model, number of pixels."""
+"""Type of one entry of `NewPixelCount.counts`: class in the mask, class that the model predicts, number of pixels."""
 _FAST = 1
 """Compression level of zlib. It is low because rows are read often and their size matters little."""
 _WORTH = 0.6
@@ -42,22 +42,22 @@ class StoredModel:
 
     id: int
     key: str
-    """Key under which the model's predictions are stored."""
+    """Key under which the predictions of the model are stored."""
     title: str
     identity: ModelIdentity
 
 
 @dataclass(frozen=True)
 class AskedModel:
-    """A model with the settings by which it was last loaded."""
+    """A model under test with the settings that loaded it last."""
 
     model: StoredModel
     settings: dict[str, Any]
-    """Fields of `UnderTestSettings` as plain data."""
+    """Fields of `UnderTestSettings` by name, as plain data."""
 
 
 class NewPixelCount(NamedTuple):
-    """Number of pixels for each pair of classes of a mask and a segmenter's prediction, to be saved."""
+    """Pixel counts to be saved, for each pair of a class in the mask and a class that the segmenter predicts."""
 
     prediction: int
     mask: str
@@ -72,9 +72,9 @@ class ProbabilityRows:
     images: list[str]
     """SHA-256 of each row's image. If an image has two rows, the later one counts."""
     likeliest: NDArray[np.uint16]
-    """Number of the likeliest class of each image, an array of shape (images,)."""
+    """Number of the most probable class of each image, shape (images,)."""
     numbers: NDArray[np.float16]
-    """Probability of each class, 0 to 1, an array of shape (images, classes)."""
+    """Probability of each class, 0 to 1, shape (images, classes)."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ModelsUnderTest(Repository):
     def record(
         self, db: Db, settings_key: str, identity: ModelIdentity, title: str, settings: dict[str, Any]
     ) -> StoredModel:
-        """Record that `settings_key` loads this model from now on. Return the stored model."""
+        """Record that the settings with the key `settings_key` now load this model. Return the stored model."""
         known = first_row(db, "SELECT * FROM models_under_test WHERE digest = ?", [identity.digest])
         if known is not None:
             model = _stored(known)
@@ -112,22 +112,22 @@ class ModelsUnderTest(Repository):
 
     @read
     def asked_for(self, db: Db, settings_key: str) -> StoredModel | None:
-        """Return the model that was last loaded for `settings_key`, or None."""
+        """Return the model that the settings with this key loaded last, or None."""
         return next((_stored(row) for row in db.query(_QUERIES["asked_for"], [settings_key])), None)
 
     def key_of(self, settings_key: str) -> str:
-        """Return the key of the model last loaded for `settings_key`; `settings_key` itself if none was loaded."""
+        """Return the key of the model that these settings loaded last; `settings_key` itself if there is none."""
         model = self.asked_for(settings_key)
         return settings_key if model is None else model.key
 
     @read
     def all(self, db: Db) -> tuple[AskedModel, ...]:
-        """Return all models, each with the settings by which it was last loaded, latest first."""
+        """Return all models, latest first, each with the settings that loaded it last."""
         return tuple(AskedModel(_stored(row), json.loads(row["settings"])) for row in db.query(_QUERIES["listed"]))
 
     @read
     def probabilities(self, db: Db, model: StoredModel, after: int = 0) -> tuple[ProbabilityRows, int]:
-        """Return a model's probabilities that were stored after the row with id `after`, and the last row's id."""
+        """Return the probabilities stored after row `after` for a model, and the id of the last row."""
         size = 2 * len(model.identity.classes)
         images: list[str] = []
         likeliest: list[bytes] = []
@@ -147,25 +147,25 @@ class ModelsUnderTest(Repository):
 
     @read
     def latest(self, db: Db, key: str, after: int = 0) -> dict[str, int]:
-        """Return the id of the model's latest prediction for each image, by SHA-256; only ids above `after` count."""
+        """Return the id of the model's latest prediction by SHA-256 of the image. Only ids above `after` count."""
         query = "SELECT image, max(id) FROM predictions WHERE model = ? AND id > ? GROUP BY image"
         return dict(db.execute(query, [key, after]).fetchall())
 
     @read
     def classes_of(self, db: Db, key: str) -> tuple[str, ...]:
-        """Return the class names of the class maps stored under this key, by number; () without predictions."""
+        """Return the class names of the model's latest prediction, by class number; () without predictions."""
         query = "SELECT classes FROM predictions WHERE model = ? ORDER BY id DESC LIMIT 1"
         return tuple(json.loads(first_value(db, query, [key]) or "[]"))
 
     @read
     def known_classes(self, db: Db, key: str) -> tuple[str, ...]:
-        """Return all class names of the model with this key, by number; () if it was never loaded here."""
+        """Return all class names of the model with this key, by class number; () if it was never loaded here."""
         classes = first_value(db, "SELECT classes FROM models_under_test WHERE key = ?", [key])
         return tuple(json.loads(classes or "[]"))
 
     @read
     def guesses(self, db: Db, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
-        """Return the image and the likeliest classes (as plain data) of each of these predictions."""
+        """Return (image, likeliest classes as plain data) for each of these prediction ids."""
         query = "SELECT image, top FROM json_each(?) AS wanted CROSS JOIN predictions ON predictions.id = wanted.value"
         return [(image, json.loads(top)) for image, top in db.execute(query, [pack(list(predictions))])]
 
@@ -189,7 +189,7 @@ class ModelsUnderTest(Repository):
 
     @read
     def counted(self, db: Db, key: str) -> set[tuple[int, str]]:
-        """Return (prediction, mask) of all pixel counts of the model with this key."""
+        """Return (prediction, mask) for each pixel count that is stored for the model with this key."""
         query = "SELECT prediction, mask FROM predictions JOIN pixel_counts ON prediction = predictions.id"
         return set(db.execute(f"{query} WHERE model = ?", [key]).fetchall())
 
@@ -208,11 +208,11 @@ class ModelsUnderTest(Repository):
 
 
 class Retrainings(Repository):
-    """Results of further training of models under test. The trained weights are files beside the database."""
+    """Results of retraining models under test. The retrained weights are files beside the database."""
 
     @write
     def keep(self, db: Db, about: str, question: str, model: int, result: dict[str, Any]) -> int:
-        """Save a result and return its id. If it equals the latest with this `about` and `question`, add nothing."""
+        """Save a result, unless the latest with this `about` and `question` is the same. Return the row's id."""
         text = pack(result)
         query = "SELECT id, told FROM retrainings WHERE about = ? AND asked = ? ORDER BY id DESC LIMIT 1"
         last = first_row(db, query, [about, question])
@@ -229,7 +229,7 @@ class Retrainings(Repository):
 
 
 def insert_probabilities(db: Db, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str) -> None:
-    """Add a classifier's probabilities. Each row is an image's SHA-256 and the probability of each class."""
+    """Add rows (SHA-256 of an image, probability of each class) of a classifier."""
     insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"
     db.conn.executemany(insert, ((model, image, *_packed(numbers), time) for image, numbers in rows))
 

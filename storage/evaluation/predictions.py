@@ -24,13 +24,13 @@ class NewPrediction(NamedTuple):
     model: str
     prediction: Prediction
     doubt: Doubt | None = None
-    """Uncertainty of a segmenter; None for a classifier, or if unknown."""
+    """Uncertainty of a segmenter; None for a classifier, and if unknown."""
     probabilities: NDArray[Any] | None = None
     """Probability of each class, 0 to 1, of any float type. None for a segmenter or if unknown."""
 
 
 def new_predictions(shas: Sequence[str], model: str, batch: PredictedBatch) -> list[NewPrediction]:
-    """Return the predictions of a batch of images in the form to be saved."""
+    """Convert the predictions for a batch of images to the form that is saved."""
     nothing = (None,) * len(batch.predictions)
     rows = nothing if batch.probabilities is None else batch.probabilities
     each = zip(shas, batch.predictions, batch.doubts or nothing, rows, strict=True)
@@ -76,14 +76,14 @@ class Predictions(Repository):
 
     @read
     def latest(self, db: Db, sha: str, model: str) -> Prediction | None:
-        """Return `model`'s latest prediction for the image; None without one or without the file of its class map."""
+        """Return the latest prediction of `model` for the image; None if it is missing, or its class map's file is."""
         query = "SELECT * FROM predictions WHERE image = ? AND model = ? ORDER BY id DESC LIMIT 1"
         row = first_row(db, query, [sha, model])
         return None if row is None else prediction_of(row, self._images.folder)
 
 
 def prediction_of(row: Row, images: Path) -> Prediction | None:
-    """Return the prediction in a row. None if the file of its class map is missing, so the model predicts again."""
+    """Return the prediction in a row; None if its class map's file is missing, so that the model predicts again."""
     class_map = b""
     if row["class_map"] is not None:
         try:

@@ -1,4 +1,4 @@
-"""The rows of a run: its states and the versions of its values. Each change adds a row, and the latest row counts."""
+"""Database rows of a run: its states and the versions of its values. Each change adds a row; the latest counts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], 
 
 
 def repeat_value(db: Db, value_id: int) -> int | None:
-    """Insert a copy of an earlier version as the latest one. Return its id, or None if there is no such version."""
+    """Insert a copy of an earlier version as the latest. Return its id, or None if that version does not exist."""
     row = first_row(db, "SELECT * FROM stage_values WHERE id = ? AND value <> 'null'", [value_id])
     if row is None:
         return None
@@ -62,24 +62,24 @@ def repeat_value(db: Db, value_id: int) -> int | None:
 
 
 def empty_stage(db: Db, run_id: str, stage: StageName) -> int:
-    """Insert a version without a value and return its id. Earlier versions stay."""
+    """Insert an empty version of a stage's value and return its id. Earlier versions stay."""
     texts = dict.fromkeys(("model", "prompt", "raw_reply", "inputs_key"), "")
     plain = {"value": "null", "author": "person", "settings": "{}", "seed": "0", "attempts": 0, "seconds": 0.0}
     return insert_row(db, "stage_values", {"run": run_id, "stage": stage, **plain, **texts, "created": now()})
 
 
 def begin_steps(db: Db, run_id: str) -> None:
-    """Mark the start of a run. Nothing that was saved before can be undone."""
+    """Mark the present content as the start of a run. Nothing that was saved earlier can be undone."""
     state = first_value(db, "SELECT max(id) FROM run_states WHERE run = ?", [run_id])
     insert_row(db, "undo_log", {"run": run_id, "what": "begin", "step": str(state), "made": "[]", "created": now()})
 
 
 BEGUN = "coalesce((SELECT max(CAST(step AS INTEGER)) FROM undo_log WHERE run = summary.run AND what = 'begin'), 0)"
-"""SQL for the id of the last state that a run started with; 0 if unknown."""
+"""SQL for the id of the state with which a run last started (`begin_steps`); 0 if it never did."""
 
 
 def waits(db: Db, run_id: str) -> bool:
-    """Return True if a run is not listed yet, as nothing was done with it."""
+    """Return True if a run is not in the list of runs yet, as nobody has done anything with it."""
     query = f"SELECT removed AND state <= {BEGUN} FROM run_summaries AS summary WHERE run = ?"
     return bool(first_value(db, query, [run_id]))
 
@@ -104,7 +104,7 @@ def append_state(db: Db, run_id: str, state: Row) -> int:
 
 
 def latest_state(db: Db, run_id: str) -> dict[str, Any]:
-    """Return the latest state of a run by column, without id, run and time."""
+    """Return the columns of a run's latest state by name, without id, run and time."""
     row = next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id]))
     return {name: value for name, value in row.items() if name not in ("id", "run", "created")}
 

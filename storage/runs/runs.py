@@ -46,13 +46,13 @@ from storage.thumbnails import Thumbnails
 
 LONGEST_NAME = 200
 LOOKED_AT = 2000
-"""Maximum number of latest runs that are read for the list of runs, where the runs of a batch share one row."""
+"""Number of latest runs that are read for the list of runs. In the list, all runs of a batch share one row."""
 _QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """A run that is to be imported, with its source image and its reviews."""
+    """A run to be imported, with its source image, test cases and reviews."""
 
     record: RunRecord
     source: Image.Image
@@ -60,7 +60,7 @@ class ImportedRun:
     mask: Image.Image | None = None
     cases: Iterable[TestCase] = ()
     reviews: Sequence[ReviewDecision | None] = ()
-    """People's decisions on its test cases, in the same order."""
+    """People's decisions on the run's test cases, in the same order."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Branch:
 
     run: str
     ending: str
-    """Suffix for the name of the new run."""
+    """Text after the existing run's name, which together name the new run."""
     settings: Mapping[str, Any]
     values: Mapping[StageName, StageValue[Any]]
 
@@ -81,7 +81,7 @@ class LatestRun:
     run: str
     source_sha: str
     waiting: int
-    """Number of the source's runs that are limited to the requested edit types and have no image yet."""
+    """Number of the source's runs that are limited to the requested edit types and have no image so far."""
 
 
 class Runs(Repository):
@@ -136,7 +136,7 @@ class Runs(Repository):
 
     @write
     def duplicate(self, db: Db, run_id: str) -> str:
-        """Create a run with the source, task, settings, mask, prompts and latest values of this run. Return its id.
+        """Copy a run: its source, task, settings, mask, prompts and latest values. Return the new run's id.
 
         Test cases are not copied, as an image in two runs would count twice everywhere.
         """
@@ -155,7 +155,7 @@ class Runs(Repository):
 
     @write
     def rename(self, db: Db, run_id: str, name: str) -> None:
-        """Rename the run. Raises UserError for an empty or too long name."""
+        """Rename a run. Raises UserError for an empty or too long name."""
         change_state(db, run_id, name=_name(name))
 
     @write
@@ -198,14 +198,14 @@ class Runs(Repository):
 
     @write
     def begun_with(self, db: Db, run_id: str, listed: bool) -> None:
-        """Mark the run's content as its start. Unless `listed`, the run is listed once something is done with it."""
+        """Mark the run's content as its start. Unless `listed`, hide the run until something is done with it."""
         if not listed:
             change_state(db, run_id, removed=1)
         begin_steps(db, run_id)
 
     @write
     def appear(self, db: Db, run_id: str) -> None:
-        """List the run from now on, as something was done with it. A listed run stays unchanged."""
+        """Put the run into the list of runs, as something was done with it. A listed run stays unchanged."""
         require_run(db, run_id)
         appear(db, run_id)
 
@@ -257,7 +257,7 @@ class Runs(Repository):
 
     @read
     def get(self, db: Db, run_id: str) -> Run:
-        """Return a run with the latest version of everything, even if the run is removed."""
+        """Return a run with the latest version of everything, even if it was removed."""
         require_run(db, run_id)
         row = next(db.query(_QUERIES["run"], [run_id]))
         return record_of(
@@ -271,14 +271,14 @@ class Runs(Repository):
 
     @read
     def mask(self, db: Db, run_id: str) -> tuple[str | None, Mapping[int, str]]:
-        """Return the SHA-256 of the run's mask (or None) and the class names by number."""
+        """Return the SHA-256 of a run's mask (None without one) and the class names by class number."""
         require_run(db, run_id)
         state = latest_state(db, run_id)
         return state["mask"], unpack_value(dict[int, str], state["mask_classes"])
 
     @read
     def states(self, db: Db, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
-        """Return the states of a run from the state `since`, with settings, prompts and times."""
+        """Return the states of a run with ids from `since` on, with settings, prompts and times."""
         require_run(db, run_id)
         query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
         return records(db, StoredState, query, [run_id, since])
@@ -290,9 +290,7 @@ class Runs(Repository):
 
     @read
     def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
-        """Count the values that people changed, by profile and stage, in these runs. None means all runs that are not
-        deleted.
-        """
+        """Count the values that people changed, by profile and stage, in these runs; None means all listed runs."""
         chosen, order = None if run_ids is None else pack(list(run_ids)), list(stage_kinds())
         shares = [EditedShare(**row) for row in db.query(_QUERIES["edited"], {"runs": chosen}) if row["stage"] in order]
         return tuple(sorted(shares, key=lambda one: (one.profile, order.index(one.stage))))
@@ -359,7 +357,7 @@ def _import_run(
 
 
 def mask_columns(db: Db, mask: StoredImage | None, classes: Mapping[int, str]) -> dict[str, Any]:
-    """Return the columns of a mask whose file is on the disk, or the columns that mean no mask."""
+    """Return the columns for a mask whose file is on the disk, or for no mask."""
     if mask is None:
         return {"mask": None, "mask_classes": "{}"}
     keep_image(db, mask)
@@ -391,7 +389,7 @@ def begin_from(db: Db, branch: Branch) -> str:
 
 
 def _name_with(db: Db, name: str, ending: str) -> str:
-    """Return a name such as "Street, copy", or "Street, copy 2" if a run has that name already."""
+    """Return `name` with an ending, such as "Street, copy"; "Street, copy 2" if a run has that name already."""
     taken = set(first_column(db, "SELECT DISTINCT name FROM run_states"))
     ending = f", {ending[: LONGEST_NAME // 2]}"
     root = re.sub(rf"{re.escape(ending)}( \d+)?$", "", name)[: LONGEST_NAME - len(ending) - 14]

@@ -1,4 +1,4 @@
-"""Test cases with their reviews, and the jobs (one generation each) that save them."""
+"""Test cases with their reviews. Each job generates and saves some of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from storage.thumbnails import ThumbnailFiles, Thumbnails
 
 _QUERIES = DataTable(__file__, str)
 _ORIGIN = "run run_name profile recipe method model prompt negative_prompt seed settings created".split()
-"""Columns of a test case that a study item copies."""
+"""Columns of a test case that are copied into the item of a study."""
 
 
 def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", restores: int | None = None) -> int:
@@ -105,13 +105,13 @@ class TestCases(Repository):
 
 
 def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool:
-    """End a job as "done", "cancelled", "failed" or "interrupted". Return False if it has ended before."""
+    """End a job as "done", "cancelled", "failed" or "interrupted". Return False if it had ended already."""
     query = "UPDATE jobs SET state = ?, message = ?, finished = ? WHERE id = ? AND state = 'running'"
     return bool(db.execute(query, [state, message, now(), job_id]).rowcount)
 
 
 class Jobs(Repository):
-    """The generations of images that this process and others started."""
+    """Jobs that generate images, of this process and of others."""
 
     process = 0
     """Number of this process; 0 while the workspace is closed."""
@@ -127,14 +127,14 @@ class Jobs(Repository):
 
 
 def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> None:
-    """End every running job whose process is not `alive` as "interrupted"."""
+    """End each running job as "interrupted" if its process is no longer `alive`."""
     for job_id, process in db.execute("SELECT id, process FROM jobs WHERE state = 'running'").fetchall():
         if not alive(process):
             _finish_job(db, job_id, "interrupted", "The program stopped before all images were made.")
 
 
 def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[TestCase]) -> list[SavedCase]:
-    """Save the image files of test cases, and thumbnails of the images."""
+    """Save the image files and thumbnails of test cases. Return what to insert into the database."""
     saved = [
         SavedCase(
             case.lineage,
@@ -232,7 +232,7 @@ def _case(row: Row, images: Path) -> StoredTestCase:
 
 
 def checks_of(row: Row) -> tuple[Check, ...]:
-    """Return the checks of an image: its own, and those of its latest judgement."""
+    """Return the checks of an image: those made when it was drawn, and those of its latest judgement by a model."""
     own: tuple[Check, ...] = unpack_value(tuple[Check, ...], row["checks"])
     judged: tuple[Check, ...] = unpack_value(tuple[Check, ...], row["judged"] or "[]")
     return own + judged

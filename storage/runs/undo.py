@@ -32,7 +32,7 @@ Way = Literal["undo", "redo"]
 class Steps(Repository):
     @read
     def of(self, db: Db, run_id: str) -> RunSteps:
-        """Return the undo history of a run. Raises UserError for an unknown run."""
+        """Return the steps of a run that can be undone or redone. Raises UserError for an unknown run."""
         require_run(db, run_id)
         history = _steps(db, run_id)
         return RunSteps(_told(db, history.done), _told(db, history.undone))
@@ -108,7 +108,7 @@ def _changes(db: Db, state_id: int) -> dict[Path, tuple[Any, Any]]:
 
 
 def _leaves(row: Row) -> dict[Path, Any]:
-    """Return the values of a state by path. A mask and its class names are one value."""
+    """Return the values in a state by their paths. A mask and its class names count as one value."""
     leaves: dict[Path, Any] = {
         ("name",): row["name"],
         ("recipe",): row["recipe"],

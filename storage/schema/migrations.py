@@ -25,11 +25,11 @@ APPEND_ONLY = (
     *("study_rules", "study_archive", "study_panels", "study_votes", "exclusions", "decisions", "adjudications"),
     *("training_read", "participants", "person_answers", "worker_browsers", "study_log"),
 )
-"""Tables of m001 whose rows are never changed or deleted."""
+"""Tables of m001 to which rows are only added: none is ever changed or deleted."""
 
 
 def m001_initial(db: Db) -> None:
-    """Create all tables. Each kind of thing has an SQL file."""
+    """Create all tables, from one SQL file for each kind of thing."""
     for name in _FIRST:
         for statement in _statements((Path(__file__).parent / "m001" / f"{name}.sql").read_text("utf-8")):
             db.execute(statement)
@@ -43,13 +43,13 @@ def m001_initial(db: Db) -> None:
 
 
 def m002_decision_keys(db: Db) -> None:
-    """Store the key that a client sends with a decision on images. A decision that is sent twice then counts once."""
+    """Add a column for the key that a client sends with a decision, so that a decision sent twice counts once."""
     db.execute("ALTER TABLE image_decisions ADD COLUMN key TEXT")
     db.execute("CREATE UNIQUE INDEX image_decisions_by_key ON image_decisions (key) WHERE key IS NOT NULL")
 
 
 def m003_searches(db: Db) -> None:
-    """Store searches for weak cells, and how each image was chosen: aimed at weak cells, or uniformly at random."""
+    """Store searches for the model's failures, and whether each image was chosen by a search or at random."""
     values = "CHECK (chosen_by IN ('', 'aim', 'random'))"
     db.execute(f"ALTER TABLE batch_work ADD COLUMN chosen_by TEXT NOT NULL DEFAULT '' {values}")
     db.execute(
@@ -68,7 +68,7 @@ def m004_questions(db: Db) -> None:
 
 
 def m005_starts(db: Db) -> None:
-    """Make the start of a drawing, noise or the inverted source, a facet of the catalogue."""
+    """Add a facet to the catalogue: whether an image was drawn from noise or from the inverted source."""
     (first_facets,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'catalogue_first_facets'").fetchone()
     db.execute("DROP VIEW catalogue_first_facets")
     db.execute(f"""{first_facets}
@@ -85,7 +85,7 @@ FROM imported_images WHERE made AND json_type(facts, '$.lineage.settings.generat
 
 
 def m006_judgements(db: Db) -> None:
-    """Store judgements of images by a model that sees pictures, and add them to the images' checks in the catalogue."""
+    """Store judgements of images by a vision-language model. Add them to the images' checks in the catalogue."""
     for statement in _statements((Path(__file__).parent / "m006.sql").read_text("utf-8")):
         db.execute(statement)
 
@@ -111,7 +111,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def refusal(db: Db) -> str:
-    """Return why this version must not change the file, as the end of a sentence; "" if it may. Only reads the file."""
+    """Return the reason why this version must not change the file, as the end of a sentence; "" if there is none."""
     if not db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
         return ""  # an empty file may become a workspace
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
@@ -125,7 +125,7 @@ def refusal(db: Db) -> str:
 
 
 def is_current(db: Db) -> bool:
-    """Return True if all steps of this version were applied."""
+    """Return True if all steps of this version's schema were applied."""
     return _last_step(db) == len(STEPS)
 
 

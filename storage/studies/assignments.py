@@ -27,10 +27,10 @@ from storage.studies.next_items import next_item, told_of
 from storage.studies.rows import append_vote, item_of, items_given, log_change, release, require_study, rules_of, touch
 
 _MOST_NOTED = 20_000
-"""Maximum number of latest assignments whose lease time by `time.monotonic` is remembered."""
+"""Maximum number of assignments whose lease time is remembered. The oldest are forgotten first."""
 _BY_TOKEN = "SELECT * FROM assignments WHERE public = ?"
 _NOT_YOURS = "This image is not, or no longer, assigned to you; continue with the next one."
-"""Message that refuses a missing assignment, and also another worker's, so that it does not reveal which."""
+"""Message if an assignment is missing or belongs to another worker. It is the same, so that nobody learns which."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -43,7 +43,7 @@ class Assignments(Repository):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._given: dict[int, float] = {}
-        """Lease time by `time.monotonic` of each assignment that this process leased. Nobody can set this clock."""
+        """Lease time by `time.monotonic` for each assignment leased by this process. Nobody can set this clock back."""
         self.lost: frozenset[str] = frozenset()
         """Pictures that could not be read when a worker was to judge them. Items with such a picture are not leased."""
 
@@ -76,9 +76,9 @@ class Assignments(Repository):
 
     @read
     def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, assignment_id: int) -> Item | None:
-        """Return the item that `claim` would lease after the assignment `assignment_id` is answered, or None.
+        """Return the item that `claim` would lease once the assignment `assignment_id` is answered, or None.
 
-        It is for loading the picture early. Nothing is leased. Raises UserError for an unknown study.
+        A page uses it to load the picture early. Nothing is leased. Raises UserError for an unknown study.
         """
         rules = rules_of(require_study(db, study_id)["rules"])
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": assignment_id}
@@ -89,19 +89,19 @@ class Assignments(Repository):
 
     @read
     def get(self, db: Db, public: str) -> Assignment | None:
-        """Return an assignment by its opaque token, in any state, or None. It may belong to another worker."""
+        """Return the assignment with this opaque token, in any state and of any worker; None if it does not exist."""
         row = first_row(db, _BY_TOKEN, [whole(public[:100])])
         return None if row is None else _assignment(db, row)
 
     @read
     def image_of(self, db: Db, token: str, worker: str) -> str | None:
-        """Return the picture with this token while its worker judges it or reads feedback on it; otherwise None."""
+        """Return the hash of the picture with this token while the worker may see it (judging, feedback); else None."""
         sha: str | None = first_value(db, _with_conditions("image_of"), {"token": whole(token[:100]), "worker": worker})
         return sha
 
     @read
     def judging(self, db: Db, worker: str) -> dict[str, set[str]]:
-        """Return the hashes of the pictures that the worker judges or reads feedback on now, by study."""
+        """Return, by study, the hashes of pictures that the worker is judging or reading feedback on."""
         pictures_by_study: dict[str, set[str]] = {}
         for row in db.query(_with_conditions("judging"), {"worker": worker}):
             pictures_by_study.setdefault(row["study"], set()).update({row["image"], row["source"]} - {None, ""})
@@ -195,7 +195,7 @@ class Assignments(Repository):
 
     @read
     def to_read(self, db: Db, study_id: str, worker: str) -> Assignment | None:
-        """Return the training item whose feedback the worker has not left yet, or None."""
+        """Return the training item whose feedback the worker has still to read, or None."""
         row = first_row(db, _with_conditions("unread"), [study_id, worker])
         return None if row is None else _assignment(db, row)
 
@@ -213,7 +213,7 @@ class Assignments(Repository):
     @write
     def set_aside(self, db: Db, study_id: str, worker: str, lost: Collection[str]) -> None:
         """End the worker's lease because the pictures `lost` of its item cannot be read. Items with a picture in
-        `self.lost` are not leased.
+        `self.lost` are no longer leased.
         """
         self.lost |= frozenset(lost)
         release(db, study_id, worker)
@@ -232,7 +232,7 @@ class Assignments(Repository):
 
     @read
     def progress(self, db: Db, study_id: str, worker: str) -> tuple[int, int]:
-        """Return how many items without a known answer a worker has judged, and how many they could still get."""
+        """Return the numbers of ordinary items that a worker has judged, and of those that the worker may still get."""
         study = require_study(db, study_id)
         values = {"study": study_id, "worker": worker, "votes": study["votes"]}
         remaining, seen = db.execute(_QUERIES["progress"], values).fetchone()
@@ -241,7 +241,7 @@ class Assignments(Repository):
 
     @read
     def controls_left(self, db: Db, study_id: str, worker: str) -> int:
-        """Return how many control pictures a worker has not judged yet, without those known from the training."""
+        """Return the number of control pictures that a worker has seen neither as a control item nor in training."""
         query = _QUERIES["controls_left"]
         values = {"study": study_id, "worker": worker}
         seen_in_training = told_of(db, study_id, worker)
@@ -253,7 +253,7 @@ class Assignments(Repository):
 
     @read
     def waiting(self, db: Db, study_id: str, worker: str) -> bool:
-        """Return True if others hold leases on items that this worker has not judged, which may become free."""
+        """Return True if others hold leases on items that this worker has not judged. These items may become free."""
         return bool(first_value(db, _QUERIES["waiting"], {"study": study_id, "worker": worker}))
 
     def _noted(self, assignment: Assignment) -> Assignment:
@@ -302,7 +302,7 @@ def _may_write(db: Db, study_id: str, worker: str) -> Rules:
 
 
 def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
-    """Return the worker's latest answered assignment; None if none exists or its answer cannot be undone."""
+    """Return the worker's latest answered assignment; None if there is none or it cannot be undone."""
     values = {"study": study_id, "worker": worker}
     row = first_row(db, _QUERIES["to_undo"], values)
     # A worker who has read the feedback would only repeat the right answer.

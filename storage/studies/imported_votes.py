@@ -21,7 +21,7 @@ LONGEST_WORKER = 80
 
 
 def imported_worker(db: Db, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
-    """Return the worker's name here, after adding a new worker. `numbers` counts each worker's assignments."""
+    """Return the name that the worker has here, adding a new worker. `numbers` counts assignments by worker."""
     name = whole(" ".join(vote.worker.split()))
     if not name or len(name) > LONGEST_WORKER:
         raise UserError(f"Nothing was imported: a worker's name must have 1 to {LONGEST_WORKER} characters.")
@@ -80,7 +80,7 @@ def import_vote(
 
 
 def _time(time: datetime) -> str:
-    """Return a time as it is stored. Raises ValueError if it has no time zone and so depends on the machine."""
+    """Return a time in stored form. Raises ValueError without a time zone: it would depend on the machine."""
     if time.tzinfo is None:
         raise ValueError("the times of a vote carry their zone")
     return time.astimezone(UTC).isoformat(timespec="microseconds")

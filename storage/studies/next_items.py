@@ -23,7 +23,7 @@ from storage.engine.rows import Row
 BEGUN_FIRST = 0.25
 """Probability, 0 to 1, that items begun by others are searched first."""
 STRETCHES = (16, 128)
-"""Numbers of items in the worker's order that are searched first and second. After that, all items are searched."""
+"""Numbers of items in the worker's order that are searched at first, and then. After that, all items are searched."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -87,12 +87,12 @@ def next_item(
 
 
 def look_again(db: Db, study_id: str) -> None:
-    """Let all workers' searches start at the beginning again, as more items need votes or orders changed."""
+    """Let the next search of every worker begin at the start of their order. Needed if items or votes were added."""
     db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
 
 
 def told_of(db: Db, study_id: str, worker: str) -> set[str]:
-    """Return all pictures of the worker's training: as shown, as they were before disguise, and their sources."""
+    """Return the hashes of the pictures in a worker's training: as shown, before disguise, and the sources."""
     return {sha for row in db.query(_QUERIES["told_of"], [study_id, worker]) for sha in row.values() if sha}
 
 
@@ -102,7 +102,7 @@ def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
 
 @lru_cache(maxsize=512)
 def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
-    """Return the places 0 to count - 1 in the worker's order. Cached, as shuffling thousands of places is slow."""
+    """Return the numbers 0 to count - 1 in the worker's random order. Cached, as shuffling thousands is slow."""
     places = list(range(count))
     random.Random(f"order\0{seed}\0{worker}\0{kind}").shuffle(places)
     return array("L", places)
@@ -111,7 +111,7 @@ def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
 def _usable(
     db: Db, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
 ) -> dict[int, Row]:
-    """Return the items that the worker never had, by place. Ordinary items must still need votes. `places` limits the
+    """Return the items that the worker never had, by place. Ordinary items must also need votes. `places` limits the
     search; None searches all places.
     """
     if places is None:

@@ -1,4 +1,4 @@
-"""Panel participants of a study: settings, their ids in the panel, and their answers about themselves.
+"""Panel participants of a study (people sent by a company): settings, ids in the panel, answers about themselves.
 
 These data are kept apart: no result, analysis or export of votes reads them. A report states how a link admitted
 people. This follows from the settings and the times when the link was open.
@@ -20,7 +20,7 @@ from storage.studies.rows import log_change, require_study
 from storage.studies.workers import add_worker, came_from, enrol
 
 _LINK = {"invitation opened": True, "invitation ended": False, "restored": False, "closed": False}
-"""Events of the log that open (True) or close (False) the link."""
+"""Events of the log that open (True) or close (False) the study's invitation link."""
 
 
 def _panel(db: Db, study_id: str) -> Panel:
@@ -46,7 +46,7 @@ class Panels(Repository):
 
     @write
     def join(self, db: Db, study_id: str, participant: str, browser: str) -> str:
-        """Return a participant's worker in this study. A returning participant is the same worker in any browser."""
+        """Return the worker that a panel participant is in this study: the same one from every browser."""
         known = "SELECT worker FROM participants WHERE study = ? AND participant = ?"
         if earlier := first_value(db, known, [study_id, participant]):
             return str(earlier)
@@ -59,12 +59,12 @@ class Panels(Repository):
 
     @read
     def participants(self, db: Db, study_id: str) -> dict[str, str]:
-        """Return the participant's id in the panel for each worker."""
+        """Return the workers' ids in the panel, by worker."""
         return dict(db.execute("SELECT worker, participant FROM participants WHERE study = ?", [study_id]).fetchall())
 
     @read
     def participant(self, db: Db, study_id: str, worker: str) -> str:
-        """Return the participant's id in the panel for one worker; "" if they came from no panel."""
+        """Return one worker's id in the panel; "" if the worker came from no panel."""
         query = "SELECT participant FROM participants WHERE study = ? AND worker = ?"
         return str(first_value(db, query, [study_id, worker]) or "")
 
@@ -82,13 +82,13 @@ class Panels(Repository):
 
     @read
     def people(self, db: Db, study_id: str) -> dict[str, dict[str, str]]:
-        """Return each worker's answers about themselves, by question."""
+        """Return the answers of workers about themselves, by worker and question."""
         rows = db.execute("SELECT worker, answers FROM person_answers WHERE study = ? ORDER BY id", [study_id])
         return {worker: json.loads(answers) for worker, answers in rows}
 
 
 def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
-    """Return two flags: True if an open link ever admitted anybody, and True if it ever admitted only panel members.
+    """Return two flags: if an open link ever admitted anybody, and if a link ever admitted panel members only.
 
     If a link was open before its panel was set, the first flag is True only if somebody joined in that time.
     """

@@ -25,7 +25,7 @@ from storage.engine.rows import Row, pack, pack_value, unpack_value, when, whole
 from storage.studies.rows import append_log, require_study
 
 Records = Mapping[str, Any]
-"""Rows by table. The table "study" has one row, the study itself."""
+"""Rows of a study by table. The table "study" has one row, the study itself."""
 _STUDY = "id name state rules created changed"
 
 
@@ -143,7 +143,7 @@ class _Restoring:
         return {**_only(row, "public kind place created"), "content": pack(content), **pictures, **self._here}
 
     def _worker(self, row: Row) -> str:
-        """Return the worker's name here: their own name, or a new one if another worker has it."""
+        """Return the restored worker's name here: the name in the records, or a new one if another worker has it."""
         name, tries = str(row["id"]), 1
         if not _WORKER.fullmatch(name):
             raise ValueError("a worker has another name")
@@ -156,7 +156,7 @@ class _Restoring:
         return name
 
     def _said(self, items: Mapping[int, int], names: Mapping[str, str]) -> None:
-        """Insert enrolments, exclusions, decisions, assignments and votes. Triggers update the counters."""
+        """Insert enrolments, exclusions, decisions on workers, assignments and votes. Triggers update the counters."""
 
         def of(row: Row) -> Row:
             return {**row, "worker": names[row["worker"]]}

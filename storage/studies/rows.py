@@ -26,25 +26,25 @@ def items_given(db: Db, study_id: str, worker: str) -> int:
 
 
 def release(db: Db, study_id: str, worker: str) -> None:
-    """End the worker's lease. If its item still needs votes, they get it first when they continue."""
+    """End the worker's lease. If its item still needs votes, the worker gets it first when they continue."""
     query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
     db.execute(query, [study_id, worker])
 
 
 def update_study(db: Db, study_id: str, columns: Row) -> None:
-    """Change columns of a study, and note that its results may change."""
+    """Change columns of a study. Record that its results may have changed."""
     names = "".join(f"{name} = :{name}, " for name in columns)
     query = f"UPDATE studies SET {names}changed = :changed, revision = revision + 1 WHERE id = :id"
     db.execute(query, {**columns, "changed": now(), "id": study_id})
 
 
 def touch(db: Db, study_id: str) -> None:
-    """Note that the results of a study may change."""
+    """Record that the results of a study may have changed."""
     update_study(db, study_id, {})
 
 
 def log_change(db: Db, event: str, detail: str, study_id: str, worker: str = "") -> None:
-    """Note that the results of a study may change, and add an entry to the log."""
+    """Record that the results of a study may have changed, and add an entry to the log."""
     touch(db, study_id)
     append_log(db, event, detail, study_id, worker)
 
@@ -58,7 +58,7 @@ def append_log(db: Db, event: str, detail: str, study_id: str = "", worker: str 
 def append_vote(
     db: Db, assignment: int, event: str, key: str | None, answers: Answers, comment: str, seconds: float, time: str
 ) -> int:
-    """Add an event to the log of votes, "submitted" or "withdrawn". Return its id."""
+    """Add an event "submitted" or "withdrawn" to the log of votes. Return its id."""
     row = {"assignment": assignment, "event": event, "key": key, "answers": pack(dict(answers))}
     return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})
 

@@ -1,4 +1,4 @@
-"""The validity studies of a workspace. Each method with the id of a study raises UserError for an unknown study."""
+"""The validity studies of a workspace. Methods that take a study's id raise UserError if the study is unknown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONGEST_NAME = 200
 MOST_ITEMS = 100_000
 """Maximum number of items in a study, of all kinds together."""
 _CONTENT = "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
-"""Fields of an item that are stored as JSON in one column."""
+"""Fields of an item that are stored together as JSON in one column."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -74,7 +74,7 @@ def _items(db: Db, study_id: str) -> tuple[Item, ...]:
 
 
 class Studies(Repository):
-    """The studies, with their workers, assignments and sessions."""
+    """Access to the studies. Their workers, assignments and sessions are in attributes."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -114,7 +114,7 @@ class Studies(Repository):
 
     @write
     def set_votes(self, db: Db, study_id: str, votes: int, consensus: int) -> None:
-        """Set more votes per item by new rules. Raises UserError for fewer votes, and for a draft or closed study."""
+        """Raise the number of votes per item. Raises UserError for fewer votes, and for a draft or closed study."""
         row = require_study(db, study_id)
         rules = rules_of(row["rules"])
         if row["state"] not in ("running", "paused"):
@@ -198,7 +198,7 @@ class Studies(Repository):
 
     @write
     def set_link(self, db: Db, study_id: str, on: bool) -> str:
-        """Open or end the invitation. Return its token, "" if it is off. An ended invitation never opens again."""
+        """Open a study's invitation, or end it for good. Return the token of its link, or "" if it ended."""
         study = require_study(db, study_id)
         if bool(study["link"]) == on:
             return study["link"] or ""
@@ -216,7 +216,7 @@ class Studies(Repository):
 
     @read
     def whole(self, db: Db, study_id: str) -> tuple[StudyData, dict[str, Any]]:
-        """Return a study's data and the rows for `restore` in one snapshot, without codes, sessions and link."""
+        """Return a study's data and the rows for `restore`, from one snapshot, without sign-in data and link."""
         return _data(db, study_id), records_of(db, study_id)
 
     @read
@@ -236,12 +236,12 @@ class Studies(Repository):
 
     @read
     def revision(self, db: Db, study_id: str) -> int:
-        """Return a number that grows with every change that may alter results, so cached results can be checked."""
+        """Return a number that grows when the results may change. It shows if a cached result is outdated."""
         return int(require_study(db, study_id)["revision"])
 
     @read
     def log(self, db: Db, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
-        """Return the latest log entries, latest first, of one study, or of all studies with ""."""
+        """Return log entries, latest first, of one study; of all studies if `study_id` is ""."""
         where = "WHERE study = :study" if study_id else ""
         query = f"SELECT *, study AS study_id FROM study_log {where} ORDER BY id DESC LIMIT :n"
         return records(db, LogEntry, query, {"study": study_id, "n": limit})

@@ -1,4 +1,4 @@
-"""Workers of studies: pseudonyms, codes to sign in, enrolments, decisions on them, and sessions.
+"""Workers of studies: pseudonyms, sign-in codes, enrolments, decisions on the workers, and sessions.
 
 Only the SHA-256 of a code is stored, so a reader of the database cannot sign in as anybody. A code has many random
 bits, so it needs no salt and no slow hash. The same holds for the token of a session, which has 256 random bits.
@@ -37,7 +37,7 @@ _QUERIES = DataTable(__file__, str, "queries")
 
 
 def require_worker(db: Db, worker: str) -> Worker:
-    """Return a worker with their record in all studies. Raises UserError for an unknown worker."""
+    """Return a worker, with counts over all studies. Raises UserError for an unknown worker."""
     missing = f"There is no worker {worker[:80]!r}; pick one from the list of workers."
     return record_of(Worker, required_row(db, "workers", worker, missing))
 
@@ -58,7 +58,7 @@ def enrol(db: Db, study_id: str, worker: str) -> None:
 
 
 def came_from(db: Db, worker: str, browser: str) -> None:
-    """Record that a worker signed in from the browser with this secret. Only a hash of the secret is stored."""
+    """Record the browser from which a worker signed in, as a hash of the browser's secret."""
     row = {"worker": worker, "browser": sha_of(browser), "created": now()}
     if browser and insert_rows(db, "worker_browsers", [row], ignore=True):
         for study_id in _enrolled(db, worker):
@@ -75,7 +75,7 @@ def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
 
 
 def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
-    """Return the ids of a worker's studies, the latest joined first; () for an unknown worker."""
+    """Return the ids of the studies that a worker joined, latest first; () for an unknown worker."""
     return tuple(first_column(db, "SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC", [worker]))
 
 
@@ -115,12 +115,12 @@ class Workers(Repository):
 
     @read
     def others_of_browser(self, db: Db, study_id: str, worker: str, browser: str) -> bool:
-        """Return True if another worker came from the browser with this secret and has begun this study."""
+        """Return True if another worker who used the browser with this secret has begun this study."""
         return bool(browser and first_value(db, _QUERIES["others_of_browser"], [study_id, sha_of(browser), worker]))
 
     @read
     def code_of_browser(self, db: Db, worker: str, browser: str) -> str:
-        """Return the code of a worker who joined from this browser and has not begun, for a reload; else ""."""
+        """Return a worker's code, to show it after a reload. "" if the worker has begun or used another browser."""
         symbols = _symbols(worker, browser)
         values = [worker, sha_of(symbols), sha_of(browser)]
         return _spaced(symbols) if browser and first_value(db, _QUERIES["code_of_browser"], values) else ""
@@ -135,14 +135,14 @@ class Workers(Repository):
 
     @read
     def of_code(self, db: Db, code: str) -> str | None:
-        """Return the worker with this code, ignoring spaces and case, or None."""
+        """Return the name of the worker with this code, ignoring spaces and case, or None."""
         symbols = code[:200].upper().translate(_READ_AS)
         worker: str | None = first_value(db, "SELECT worker FROM worker_codes WHERE sha = ?", [sha_of(symbols)])
         return worker
 
     @write
     def consent(self, db: Db, study_id: str, worker: str) -> None:
-        """Record the worker's consent. The first time counts. Raises UserError if the worker is not enrolled."""
+        """Record the worker's consent. The time of the first counts. Raises UserError if the worker is not enrolled."""
         query = "UPDATE enrolments SET consented = coalesce(consented, ?) WHERE study = ? AND worker = ?"
         if not db.execute(query, [now(), study_id, worker]).rowcount:
             raise UserError("You are not part of this study; open the link of its invitation.")
@@ -160,7 +160,7 @@ class Workers(Repository):
 
     @write
     def exclude(self, db: Db, study_id: str, worker: str, reason: str, by: Literal["rule", "person"]) -> None:
-        """Exclude a worker's votes. The first reason stays. Raises UserError if they are not in the study."""
+        """Exclude a worker's votes. An earlier reason stays. Raises UserError if the worker is not in the study."""
         if _require_enrolment(db, study_id, worker).exclusion is not None:
             return
         reason = checked_reason(reason, needed=True)
@@ -174,7 +174,7 @@ class Workers(Repository):
 
     @write
     def readmit(self, db: Db, study_id: str, worker: str, reason: str) -> None:
-        """Let an excluded worker's votes count again. An item still counts only as many votes as the rules say."""
+        """Let an excluded worker's votes count again. No item then counts more votes than the rules say."""
         if _require_enrolment(db, study_id, worker).exclusion is None:
             return
         reason = checked_reason(reason, needed=False)
@@ -207,7 +207,7 @@ def insert_decision(db: Db, study_id: str, worker: str, verdict: ApprovalVerdict
 
 
 def checked_reason(reason: str, needed: bool) -> str:
-    """Return a reason as it is stored. Raises UserError if it is too long, or is empty although `needed`."""
+    """Return a reason in stored form. Raises UserError if it is too long, or if it is `needed` but empty."""
     empty = "Say why: the worker may ask, and the report names the reason." if needed else ""
     return checked_text(reason, "The reason", LONGEST_REASON, if_empty=empty)
 
@@ -238,7 +238,7 @@ def _require_enrolment(db: Db, study_id: str, worker: str) -> Enrolment:
 
 
 def _free_name(db: Db) -> str:
-    """Return a free name such as heron-41. It gets more digits before most names with two are taken."""
+    """Return an unused worker name such as heron-41. Once most of these are taken, names get more digits."""
     count = first_value(db, "SELECT count(*) FROM workers")
     birds, largest = _NAMES["birds"].split(), 100
     while count > len(birds) * largest // 2:
@@ -250,7 +250,7 @@ def _free_name(db: Db) -> str:
 
 
 class Sessions(Repository):
-    """The sessions of signed-in browsers, of the lead and of workers. Also stores named secrets."""
+    """Sessions of browsers in which the lead or a worker signed in. Also stores named secrets."""
 
     @write
     def open(self, db: Db, role: Role, worker: str = "", hours: float = HOURS) -> str:
@@ -278,7 +278,7 @@ class Sessions(Repository):
 
     @write
     def close_all(self, db: Db, role: Role) -> None:
-        """End all sessions of a role."""
+        """End all sessions of one role: of the lead, or of workers."""
         db.execute("DELETE FROM sessions WHERE role = ?", [role])
 
     @read

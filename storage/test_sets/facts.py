@@ -1,4 +1,4 @@
-"""Current facts about the images of a version: lineage, checks, review, votes and predictions."""
+"""Current facts about the images of a test set: lineage, checks, review, votes and predictions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CaseFacts:
 
 
 def captions_of(db: Db, version: int) -> dict[str, str]:
-    """Return the captions of a version's source images, by run and by the source's hash; "" without a caption."""
+    """Return the captions of source images in a version, by run id and by source hash; "" without a caption."""
     caption_by_key: dict[str, str] = {}
     for run, source, caption in db.execute(_QUERIES["captions_of"], [version]):
         caption_by_key[run] = caption
@@ -41,7 +41,7 @@ def captions_of(db: Db, version: int) -> dict[str, str]:
 
 
 def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
-    """Return the current facts about these test cases, by id."""
+    """Return the current facts about the test cases with these ids, by id."""
     votes, predictions = _votes(db, ids), _predictions(db, ids)
     profiles = dict(db.execute(_QUERIES["profiles"], [pack(list(ids))]).fetchall())
     facts_by_case = {}

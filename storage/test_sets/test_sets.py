@@ -41,10 +41,10 @@ MOST_ENTRIES = 1_000_000
 Removed = tuple[Row, ...]
 """Rows of images that were removed from a draft. `put_back` uses them to undo the removal."""
 _AT_ONCE = 500
-"""Number of images that are in memory at once while they are added to a draft."""
+"""Maximum number of images in memory while images are added to a draft."""
 _ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
 _OWN: tuple[Facet, ...] = ("class", "split", "review")
-"""Facets of a filter that a version stores itself. All others are read from the catalogue."""
+"""Facets whose values a version stores itself. Values of all other facets come from the catalogue."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -82,21 +82,21 @@ def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
 
 
 def _version(db: Db, number: int) -> SetVersion:
-    """Return a version by its row number. Raises UserError if it does not exist, such as a deleted draft."""
+    """Return a version by its row number. Raises UserError if it is gone, as a deleted draft is."""
     for version in _versions(db, "WHERE versions.number = ?", number):
         return version
     raise _gone()
 
 
 def _entries(db: Db, version: int) -> tuple[SetEntry, ...]:
-    """Return all images of a version in the order in which they were added. For their origins, call `origins`."""
+    """Return all images of a version, in the order in which they were added. `origins` returns their origins."""
     names = ", ".join(name for name in _ENTRY if name != "origin")
     query = f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id"
     return tuple(map(_entry, db.query(query, [version])))
 
 
 class TestSets(Repository):
-    """The test sets of a workspace, and the hashes by which pictures are found again."""
+    """The test sets of a workspace, and hashes by which their pictures are recognised."""
 
     __test__ = False  # pytest would take it for a class of tests
 
@@ -122,7 +122,7 @@ class TestSets(Repository):
 
     @write
     def begin_draft_with(self, db: Db, version: int, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
-        """Create a draft as `begin_draft` does, and add images, all or none. Return it and the number of new images."""
+        """Create a draft from a released version and add images, all or none. Return it and how many are new."""
         number = _begin_next(db, version).number
         added = _add(db, number, entries)
         return _version(db, number), added
@@ -162,7 +162,7 @@ class TestSets(Repository):
 
     @write
     def remove(self, db: Db, version: int, images: Sequence[str]) -> Removed:
-        """Remove images from a draft. Return their rows, for `put_back`. Raises UserError for a released version."""
+        """Remove images from a draft. Return their rows for `put_back`. Raises UserError for a released version."""
         _require_draft(db, version)
         query = f"SELECT entries.* {_QUERIES['from_chosen']}"
         removed = tuple(db.query(query, [pack(list(dict.fromkeys(images))), version]))
@@ -179,7 +179,7 @@ class TestSets(Repository):
 
     @write
     def part(self, db: Db, version: int, name: str, moved: Sequence[str], shared: Sequence[str]) -> SetVersion:
-        """Move images of a draft, with labels and splits, into the draft of a new set. Return the new draft.
+        """Move images of a draft into the draft of a new set, keeping labels and splits. Return the new draft.
 
         `shared` images are copied, so both drafts have them. Raises UserError for a released version or a taken name.
         """
@@ -196,7 +196,7 @@ class TestSets(Repository):
 
     @write
     def relabel(self, db: Db, version: int, images: Sequence[str], label: str) -> int:
-        """Relabel images of a draft, "" for no label. Return how many changed. Raises UserError if one is not in it."""
+        """Set or ("") remove labels in a draft. Return how many changed. Raises UserError if an image is missing."""
         label = checked_text(label, "The label", LONGEST_NAME, "label")
         _require_inside(db, version, images)
         query = "UPDATE test_set_entries SET label = ? WHERE version = ? AND image = ? AND label <> ?"
@@ -204,7 +204,7 @@ class TestSets(Repository):
 
     @write
     def set_splits(self, db: Db, version: int, splits: Mapping[str, Split]) -> int:
-        """Assign images of a draft to splits; return how many changed. Raises UserError if one is not in it."""
+        """Set the splits of images in a draft. Return how many changed. Raises UserError if an image is missing."""
         _require_inside(db, version, tuple(splits))
         # One image at a time, as with a list SQLite would scan the whole version for each image.
         query = "UPDATE test_set_entries SET split = ? WHERE version = ? AND image = ? AND split <> ?"
@@ -231,7 +231,7 @@ class TestSets(Repository):
 
     @read
     def by_id(self, db: Db, beginning: str) -> tuple[SetVersion, ...]:
-        """Return the released versions whose id begins with `beginning`, some hexadecimal digits."""
+        """Return the released versions whose id begins with these hexadecimal digits."""
         return _versions(db, "WHERE versions.sha BETWEEN ? AND ?", beginning, f"{beginning}g")
 
     version = reading(_version)
@@ -240,7 +240,7 @@ class TestSets(Repository):
 
     @read
     def origins(self, db: Db, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """Return the origins of imported images, by hash. They may be long, so ask for some hundred at most."""
+        """Return origins of imported images, by hash. They may be long: pass at most some hundred images."""
         rows = db.execute(_QUERIES["origins"], {"version": version, "images": pack(list(images))})
         return {image: json.loads(origin) for image, origin in rows}
 
@@ -259,7 +259,7 @@ class TestSets(Repository):
 
     @read
     def chosen(self, db: Db, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
-        """Return the hashes of all images of a version that match a filter, in the order of `entries`."""
+        """Return the hashes of all images of a version that match a filter, in the order in which they were added."""
         query, values = _matching(db, version, image_filter, "image")
         return tuple(first_column(db, f"{query} ORDER BY entries.id", values))
 
@@ -275,7 +275,7 @@ class TestSets(Repository):
 
     @read
     def tasks(self, db: Db, version: int) -> dict[TaskKind, tuple[str, ...]]:
-        """Return the generated images of a version by task. Images with an unknown task are left out."""
+        """Return the hashes of a version's generated images, by task. Images with an unknown task are left out."""
         images_by_task: dict[TaskKind, list[str]] = defaultdict(list)
         for image, kind in db.execute(_QUERIES["tasks"], [version]):
             images_by_task[kind].append(image)
@@ -283,18 +283,18 @@ class TestSets(Repository):
 
     @read
     def not_accepted(self, db: Db, version: int) -> dict[int, str]:
-        """Return the test cases of a version that are not accepted, with "rejected", or "" without a verdict."""
+        """Return the ids of test cases that are not accepted, each with "rejected", or "" if nobody decided."""
         return dict(db.execute(_QUERIES["not_accepted"], [version]).fetchall())
 
     @read
     def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
-        """Return imported images accepted neither here nor at their origin, each with its verdict "rejected" or ""."""
+        """Return the hashes of imported images accepted neither here nor at their origin, with "rejected" or ""."""
         verdicts = db.execute(_QUERIES["brought_not_accepted"], [version])
         return {image: verdict if verdict == "rejected" else "" for image, verdict in verdicts if verdict != "accepted"}
 
     @read
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
-        """Return these test cases in order, as test sets store them. Raises UserError if one is unknown."""
+        """Return test cases in the form for a test set, in the order of `ids`. Raises UserError if one is unknown."""
         case_ids = list(dict.fromkeys(ids))
         found = records(db, CaseOfSet, _QUERIES["cases"], [pack(case_ids)])
         if len(found) < len(case_ids):
@@ -304,7 +304,7 @@ class TestSets(Repository):
 
     @read
     def versions_with(self, db: Db, image: str) -> tuple[SetVersion, ...]:
-        """Return the versions that contain an image, latest first."""
+        """Return the versions of test sets that contain an image, latest first."""
         return tuple(_version(db, number) for number in first_column(db, _QUERIES["versions_with"], [image]))
 
     @read
@@ -314,21 +314,21 @@ class TestSets(Repository):
 
     @read
     def reviews_of(self, db: Db, images: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the latest verdict in this workspace on each image, with reason and time. Open images are left out."""
+        """Return the latest verdict, reason and time by image, from this workspace. Skip undecided images."""
         return {row.pop("image"): row for row in db.query(_QUERIES["reviews_of"], [pack(list(images))])}
 
     # Hashes by which pictures are found again
 
     @read
     def hashes(self, db: Db, images: Iterable[str]) -> dict[str, ImageHashes]:
-        """Return the hashes of these images that are stored."""
+        """Return the hashes that are stored for these images, by image."""
         query = "SELECT * FROM image_hashes WHERE image IN (SELECT value FROM json_each(?))"
         rows = db.query(query, [pack(list(images))])
         return {row["image"]: ImageHashes(row["pixels"], int(row["perceptual"], 16)) for row in rows}
 
     @write
     def keep_hashes(self, db: Db, found: Mapping[str, ImageHashes]) -> None:
-        """Save hashes of images. Hashes that are stored already stay."""
+        """Save hashes of images, by image. Stored hashes are not replaced."""
         rows = (
             {"image": image, "pixels": hashes.pixels, "perceptual": f"{hashes.perceptual:016x}"}
             for image, hashes in found.items()
@@ -358,7 +358,7 @@ def _set(db: Db, row: Row) -> TestSet:
 
 
 def _versions(db: Db, which: str, *values: Any) -> tuple[SetVersion, ...]:
-    """Return the versions that `which` selects and orders: the SQL of the query after its joined tables."""
+    """Return the versions that a query finds. `which` is its SQL after the joined tables: WHERE and ORDER BY."""
     rows = list(db.query(f"{_QUERIES['versions']} {which}", values))
     return tuple(record_of(SetVersion, row, entries=sum(json.loads(row["splits"]).values())) for row in rows)
 
@@ -368,7 +368,7 @@ def _gone() -> UserError:
 
 
 def _require_draft(db: Db, number: int) -> str:
-    """Return the name of a draft's set, without counting images. Raises UserError if the version is no draft."""
+    """Return the name of the set to which a draft belongs. Raises UserError if the version is no draft."""
     for place, state, name in db.execute(_QUERIES["require_draft"], [number]):
         if state != "draft":
             raise UserError(f"Version {place} of “{name}” is released and cannot be changed: begin a new draft.")
@@ -408,12 +408,12 @@ def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
 
 
 def checked_note(note: str) -> str:
-    """Return the note of a version as it is stored. Raises UserError if it is too long."""
+    """Return the note of a version in stored form. Raises UserError if it is too long."""
     return checked_text(note, "The note", LONGEST_NOTE, "note", one_line=False)
 
 
 def _matching(db: Db, version: int, image_filter: ImageFilter, columns: str) -> tuple[str, dict[str, Any]]:
-    """Return a query of these columns for the images of a version that match a filter, and its parameters.
+    """Return SQL and its parameters to read `columns` of the images of a version that match a filter.
 
     Label, split and review are taken from the version, everything else from the catalogue.
     """
