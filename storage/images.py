@@ -121,7 +121,7 @@ class Images(ImageFiles):
         self._database = database
 
     def add(self, image: Image.Image) -> str:
-        """Save an image outside runs (mode L, RGB or RGBA). Return its hash. Raises UserError if the disk fails."""
+        """Save an image (L, RGB, RGBA) that belongs to no run. Return its hash. Raises UserError if the disk fails."""
         stored = self.save(image)
         self._database.write(lambda db: keep_image(db, stored))
         return stored.sha

@@ -71,7 +71,7 @@ class ThumbnailFiles:
             return data
 
     def look(self, sha: str) -> NDArray[np.uint8]:
-        """Return the small copy of an image by which duplicates are found. Make it if missing. Raises UserError."""
+        """Return the small copy of an image, compared to find near duplicates. Make it if missing. Raises UserError."""
         path = self._path(sha).with_suffix(".look")
         try:
             return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)

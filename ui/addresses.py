@@ -1,4 +1,4 @@
-"""Addresses on pages. If a proxy serves the studio below a path such as /studio, they begin with that path."""
+"""Addresses on pages. If a proxy serves the studio below a path such as /studio, the addresses begin with it."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ class Piece:
 
 
 def word_diff(before: str, after: str) -> tuple[Piece, ...]:
-    """Compare two texts word by word. Return the pieces in reading order, removed words before those added in their
-    place. If `before` is empty, all of `after` is "same".
+    """Compare two texts word by word. Return the pieces in reading order: removed words, then the words in their place.
+    If `before` is empty, all of `after` is "same".
     """
     if not before.strip():
         return (Piece("same", after),)
@@ -41,7 +41,7 @@ def word_diff(before: str, after: str) -> tuple[Piece, ...]:
 
 
 def shortened(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Return the pieces with "…" in place of whole sentences that did not change."""
+    """Return the pieces with "…" in place of unchanged sentences."""
     if all(piece.kind == "same" for piece in pieces):
         return pieces
     short: list[Piece] = []

@@ -1,4 +1,4 @@
-"""The frame of all pages of the lead: the header with its links, and the document of pages that the server renders."""
+"""The frame of all pages for the study lead: the header with its links, and the document of rendered pages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def page(
     sheets: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> str:
-    """Return a page of the lead as a document. `here` is a name in NAVIGATION, `ends` the status in the header."""
+    """Return a page for the lead as a document. `here` is a name in NAVIGATION, `ends` the status in the header."""
     body = render("page.html", header=header(here, ends), content=content)
     return document(title, body, sheets=sheets, scripts=(LEAD, *scripts))
 

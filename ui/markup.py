@@ -1,4 +1,4 @@
-"""Builds HTML. Everything except `Html` is escaped, so that text can never become markup."""
+"""Builds HTML. All text is escaped unless it is of the type `Html`, so it can never become markup."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ui.addresses import in_browser
 
 
 class Html(str):
-    """Markup that is not escaped again."""
+    """HTML that is not escaped again."""
 
     __slots__ = ()
 
     def __html__(self) -> str:
-        """Return the markup. Jinja does not escape a value that has this method."""
+        """Return the HTML. Jinja does not escape a value that has this method."""
         return self
 
 
@@ -25,7 +25,7 @@ Child = Html | str | int | float | None | Iterable["Child"]
 Attribute = str | int | float | bool | None
 
 _ADDRESSES = frozenset({"href", "src", "action"})
-"""Attributes with an address, which gets the proxy's path before it. In scripts, `wire.at` adds the path."""
+"""Attributes that hold an address, to which the proxy's path is added. In scripts, `wire.at` adds it."""
 _VOID = frozenset({"img", "input", "br", "hr", "meta", "link"})
 
 
@@ -52,7 +52,7 @@ def attributes(**named: object) -> Html:
 
 
 def join(*children: Child) -> Html:
-    """Return the children one after another."""
+    """Return the children as HTML, one after another."""
     return Html("".join(_child(child) for child in children))
 
 
@@ -67,10 +67,10 @@ def _child(child: Child) -> str:
 
 
 def stamped(markup: Html) -> str:
-    """Return markup after a comment with its hash. The page sends these hashes back and gets only changed parts."""
+    """Return HTML after a comment with its hash. The page sends these hashes, and gets only the parts that changed."""
     return f"<!--{fingerprint(markup)}-->{markup}"
 
 
 def fingerprint(markup: str) -> str:
-    """Return the first 12 hexadecimal digits of the markup's SHA-256."""
+    """Return the first 12 hexadecimal digits of the SHA-256 of some HTML."""
     return hashlib.sha256(markup.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Speeds up Gradio. By default its import writes type stubs, which take a third of the time of the import. It also
+"""Makes Gradio faster. By default its import writes type stubs, which take a third of the time of the import. It also
 makes a server for each page.
 """
 
@@ -13,9 +13,7 @@ from unittest.mock import patch
 
 @contextmanager
 def no_stubs() -> Iterator[None]:
-    """Keep Gradio from writing type stubs in this context. The files of all components appear unknown, so it skips
-    them.
-    """
+    """Keep Gradio from writing type stubs within the `with` block. It finds no component files, so it skips them."""
     plain = inspect.getfile
 
     def getfile(thing: Any) -> str:
@@ -29,7 +27,7 @@ def no_stubs() -> Iterator[None]:
 
 @contextmanager
 def no_server() -> Iterator[None]:
-    """Keep Gradio from making a server for pages that are built in this context and mounted afterwards."""
+    """Keep Gradio from making a server for pages built within the `with` block, as they are mounted in ours."""
     from gradio.routes import App
 
     with patch.object(App, "create_app"):

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[..., Response]) -> None:
-    """Serve an address with the function `reply`, which accepts the same parameters as `make`."""
+    """Serve `path` with the function `reply`. FastAPI passes it the same parameters as `make` has."""
     signature = inspect.signature(make, eval_str=True).replace(return_annotation=Response)
     reply = wraps(make)(reply)
     reply.__signature__ = signature  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ def page_at(
 def fetched_at(
     app: FastAPI, path: str, without_field: int = 400
 ) -> Callable[[Callable[..., Mapping[str, Any] | Response]], None]:
-    """Decorate a function whose result is served as JSON at `path`, as described at `fetched`."""
+    """Decorate a function whose result is served as JSON at `path`. See `fetched` for errors and `without_field`."""
 
     def add(make: Callable[..., Mapping[str, Any] | Response]) -> None:
         _get(app, path, make, lambda **arguments: fetched(lambda: make(**arguments), without_field))
@@ -70,7 +70,7 @@ def fetched_at(
 
 
 def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None]:
-    """Decorate a function whose response is served at `path`. If it raises UserError, reply with the message."""
+    """Decorate a function whose response is served at `path`. The reply to a UserError is its message."""
 
     def add(make: Callable[..., Response]) -> None:
         def reply(**arguments: Any) -> Response:
@@ -85,8 +85,8 @@ def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None
 
 
 def fetched(make: Callable[[], Mapping[str, Any] | Response], without_field: int = 400) -> Response:
-    """Reply with the JSON that `make` returns, or with the message of its UserError. The status is `without_field` if
-    this error names no field.
+    """Return the result of `make` as JSON, or the message of its UserError. The status is `without_field` if this error
+    names no field.
     """
     try:
         made = make()
@@ -98,14 +98,14 @@ def fetched(make: Callable[[], Mapping[str, Any] | Response], without_field: int
 def watched(
     revisions: Revisions, seen: str, make: Callable[[], Mapping[str, Any]], without_field: int = 400
 ) -> Response:
-    """Return a JSON reply of `make` with the revision. If the page has `seen` this revision, `make` is not called."""
+    """Return the result of `make` as JSON with the current revision. If the page has `seen` it, skip `make`."""
     # Read the revision before the state, so that a change in between is fetched twice and never missed.
     revision = revisions.now()
     return fetched(lambda: {"same": True} if seen == revision else {"revision": revision, **make()}, without_field)
 
 
 def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
-    """Let our pages post a JSON object to an address. `act` gets the object and returns the reply."""
+    """Let our pages post a JSON object to `path`. `act` gets the object and returns the JSON of the reply."""
 
     @app.post(path, include_in_schema=False)
     async def posted(request: Request) -> Response:
@@ -118,8 +118,8 @@ async def with_file(
     field: str = "",
     ready: Callable[[], object] = lambda: None,
 ) -> Response:
-    """Reply with the result of `take`, which gets the body as a file. An error about an empty file names `field`.
-    `ready` may raise UserError before the body is read.
+    """Save the body of a request as a file, and reply with the result of `take` for this file. An error about an empty
+    file names `field`. `ready` may raise UserError before the body is read.
     """
     with tempfile.TemporaryDirectory(prefix="upload-") as folder:
         file = Path(folder) / "file"
@@ -140,11 +140,11 @@ async def with_file(
 
 
 def page_number(text: str) -> int:
-    """Parse the number of a page, from 1, in an address. Anything else counts as 1."""
+    """Parse the number of a page in an address. Anything but a number from 1 counts as 1."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 and int(text) else 1
 
 
 def attached(name: str) -> dict[str, str]:
-    """Return headers that make the browser save the reply as a file of this name."""
+    """Return headers that make the browser save the reply as a file with this name."""
     # A header may contain ASCII only, so other letters are encoded as in RFC 8187.
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}", **FRESH}

@@ -30,14 +30,14 @@ _ASK_AGAIN = {"Cache-Control": "no-cache"}
 
 
 async def unknown_address(request: Request, error: Exception) -> Response:
-    """Answer a request for an unknown address: a page for a browser, JSON for a script."""
+    """Return the reply for an unknown address: an HTML page for a browser, JSON for a script."""
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
         return HTMLResponse(not_there("There is no page at this address."), status_code=404)
     return JSONResponse({"detail": getattr(error, "detail", "Not Found")}, status_code=404)
 
 
 async def disk_trouble(request: Request, error: Exception) -> Response:
-    """Reply if the disk or the database fails. The sign-in page shows no path, since anybody can open it."""
+    """Return the reply if the disk or the database fails. On the sign-in page, open to all, it names no path."""
     log.warning("%s: %s", request.url.path, error)
     words = DiskTrouble.FOR_OTHERS if request.url.path in (SIGN_IN, SIGN_OUT) else str(error)
     if "text/html" in request.headers.get("accept", ""):
@@ -47,7 +47,7 @@ async def disk_trouble(request: Request, error: Exception) -> Response:
 
 
 def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ...], exchange: Exchange) -> None:
-    """Add the routes to `app`, before the pages are mounted."""
+    """Add the routes to `app`. The pages must be mounted later."""
 
     @file_at(app, "/images/{sha}.png")
     def image(sha: str) -> Response:

@@ -68,8 +68,8 @@ _REFUSED = {"not yours": 404, "not running": 409, "full": 409, "answered": 409}
 
 
 def annotate_page(preview: str = "") -> Html:
-    """Return the document of the page, the same for everybody. If `preview` is the id of a study, the page previews
-    this study and records nothing. If it is "", the page is for annotators.
+    """Return the HTML document of the page, the same for everybody. If `preview` is the id of a study, the page
+    previews this study and records nothing. If it is "", the page is for annotators.
     """
 
     def address(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Plain data for the annotators' page. The data never reveals control items, origins, or other people's answers."""
+"""Data for the annotators' page. They never reveal which items are control items, origins, or others' answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shown_state(worker: str, places: tuple[ListedStudy, ...]) -> dict[str, Any]:
 
 
 def shown_step(step: AnnotationStep, tokens: PictureTokens) -> dict[str, Any]:
-    """Return a worker's next step as plain data. "ahead" holds tokens of the pictures that may follow."""
+    """Return a worker's next step as plain data. "ahead" lists tokens of pictures that the page may load early."""
     assignment = step.assignment
     return {
         **facts(step, "status text done left undo"),
@@ -48,7 +48,7 @@ def shown_feedback(result: Feedback) -> dict[str, Any]:
 
 
 def _named(assignment: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:
-    """Return the tokens of an item's image and source. A token that the browser already has is used again."""
+    """Return the tokens for an item's image and its source. A token that the browser already has is used again."""
     image = tokens.known(assignment.worker, assignment.item.image_sha) or assignment.image_token
     source = assignment.item.source_sha and tokens.known(assignment.worker, assignment.item.source_sha)
     return image, source or assignment.source_token or None
@@ -68,7 +68,7 @@ def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:
 
 
 def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | None, side: Side) -> dict[str, Any]:
-    """Return an item without its id and earlier answers. `image` and `source` are tokens or paths ("/...")."""
+    """Return an item as plain data, without its id and answers. `image`, `source`: tokens or paths ("/...")."""
     caption, counterfactual = _captions(item) if rules.show_captions else (None, None)
     names = "id kind low high required follows follows_answer"
     return {
@@ -86,7 +86,7 @@ def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | Non
 
 
 def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
-    """Return the questions that an item may get, with all follow-ups, which the page shows after a fitting answer."""
+    """Return the questions about an item and all follow-up questions. The page shows these after certain answers."""
     chosen: dict[str, Question] = {}
     for question in rules.questions:
         if asked([replace(question, follows="")], item, {}) and (not question.follows or question.follows in chosen):
@@ -106,7 +106,7 @@ def _captions(item: NewItem) -> tuple[list[list[str]] | None, list[list[str]] | 
 
 
 def _marked(pieces: tuple[Piece, ...], kind: str) -> list[list[str]]:
-    """Return the later of two compared texts as lists of [text, kind]. Added words get `kind`, all else gets "same"."""
+    """Return a text, compared with an earlier one, as lists of [text, kind]: `kind` for added words, else "same"."""
     marked: list[list[str]] = []
     for piece in pieces:
         if piece.kind == "same":

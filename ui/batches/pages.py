@@ -1,4 +1,4 @@
-"""The list of batches, the page to plan a new one, and the page of one batch, as markup. Pure."""
+"""HTML of the list of batches, the page to plan a batch, and the page of one batch. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from ui.templating import render
 CHART_HEIGHT = 72
 """Height of the speed chart on a batch's page, in pixels."""
 PARTS = ("head", "problem", "look", "approve", "search", "progress", "latest", "figures", "failures", "notes")
-"""Templates of the parts that a batch's page updates. The id of a part is "part-" and its template's name."""
+"""Templates of the parts of a batch's page that are updated. A part's HTML id is "part-" and the template's name."""
 STARTER = Path(__file__).with_name("starter.toml").read_text(encoding="utf-8")
-"""Text of a plan for a folder of pictures. "{profile}" represents the studio's profile."""
+"""Text of a plan for a folder of pictures. The name of the studio's profile replaces "{profile}"."""
 DRAWN: Mapping[TaskKind, tuple[str, str]] = {
     "classification": (
         "Drawn scenes (demo)",
@@ -43,7 +43,7 @@ DRAWN: Mapping[TaskKind, tuple[str, str]] = {
         f"{COUNT} pictures of streets, each with a mask. They are drawn when you press Choose the images.",
     ),
 }
-"""Title and description of the data set of each task that the studio draws itself."""
+"""Title and description of a data set that the studio draws itself, for each task."""
 
 
 # The list
@@ -57,7 +57,7 @@ def batch_page(details: BatchDetails, search: SearchState) -> str:
 
 
 def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
-    """Return the parts that a batch's page updates while it is open, by id."""
+    """Return the parts of a batch's page, by HTML id. An open page is updated with them."""
     view, current = details.status, details.status.current
     in_batch = ImageFilter(facets={"batch": (view.batch.facet,)})
     values = {
@@ -83,7 +83,7 @@ def parts(details: BatchDetails, search: SearchState) -> Mapping[str, Html]:
 
 
 def _images_of(in_batch: ImageFilter, label: str, edit_type: str, meaning: str) -> ImageFilter:
-    """Narrow a batch's filter to a label, an edit type and the meaning of an edit. "" leaves each one open."""
+    """Narrow the filter of a batch's images to a label, an edit type and a meaning of the edit; "" allows any."""
     named: dict[Facet, str] = {"class": label, "edit type": edit_type}
     facets = {name: (value,) for name, value in named.items() if value}
     return ImageFilter(facets={**in_batch.facets, **facets}, edited=meaning)
@@ -96,7 +96,7 @@ def list_page(views: Sequence[BatchStatus]) -> str:
 
 
 def list_part(views: Sequence[BatchStatus]) -> Html:
-    """Return the rows of the list, or an explanation of batches while there are none."""
+    """Return the rows of the list of batches. While there are none, return an explanation instead."""
     at_work = any(view.at_work for view in views)
     return render("batches/list.html", words=words, views=views, at_work=at_work)
 
@@ -106,7 +106,7 @@ def list_part(views: Sequence[BatchStatus]) -> Html:
 
 @dataclass(frozen=True)
 class Start:
-    """The text of a plan that a person can begin with and change, with its title."""
+    """The text of a plan with which a person can begin, to be changed, and its title."""
 
     title: str
     words: str
@@ -115,7 +115,7 @@ class Start:
 
 
 def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKind, str]) -> tuple[Start, ...]:
-    """Return plans to begin with, the default first: `scenes` (drawn scenes), a folder of pictures, `shipped` ones."""
+    """Return plans to begin with, the default first: for drawn `scenes`, for a folder of pictures, `shipped` plans."""
     drawn = [Start(*DRAWN[kind], text) for kind, text in scenes.items()]
     plain = Start("A folder of pictures", "A few lines for pictures of your own.", STARTER.format(profile=profile))
     papers = (
@@ -126,11 +126,11 @@ def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKin
 
 
 def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[str, str]]) -> str:
-    """Return the page to write a plan. Its field holds `text` at first; `offered` are other texts to start from."""
+    """Return the page to write a plan. `text` is in the field at first; `offered` are other plans to begin with."""
     content = render("batches/new.html", text=text, offered=offered, layouts=layouts, planning=planning_part(None))
     return page("New batch", content, here="batches", sheets=SHEETS, scripts=SCRIPTS)
 
 
 def planning_part(work: WorkView | None) -> Html:
-    """Return the progress of the planning; empty while nothing is planned."""
+    """Return the progress of planning a batch; empty if none is being planned."""
     return render("batches/planning.html", work=work)

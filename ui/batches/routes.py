@@ -79,7 +79,7 @@ def _add_sent(app: FastAPI, studio: Studio) -> None:
     add_posted(app, f"{API}plan-batch", lambda data: _planning(commands.send("plan-any-batch", data)))
 
     def study(data: dict[str, Any]) -> dict[str, Any]:
-        """Draft a study of the images of the weak cells, and return its address."""
+        """Draft a study of images in the cells where the model fails most, and return the study's address."""
         query: Any = commands.parse("show-search", {"batch": data.get("batch")})
         state = studio.searches.state(query.batch)
         if state.settings is None or state.view is None or not state.view.weak_filter:
@@ -106,7 +106,7 @@ def _shown(studio: Studio, number: int) -> Mapping[str, Any]:
 
 
 def _planning(view: WorkView) -> Mapping[str, Any]:
-    """Return the progress of planning, or the address of the planned batch. Raises UserError if planning failed."""
+    """Return the progress of planning, or at its end the batch's address. Raises UserError if planning failed."""
     if view.state == "failed":
         raise UserError(view.error, field="plan")
     if view.state == "done":

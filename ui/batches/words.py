@@ -53,7 +53,7 @@ def rate(a_minute: float) -> str:
 
 
 def counts_words(one: PassStatus) -> str:
-    """Return the progress of a pass (captions, edits or images), such as "1,200 of 5,000 done, 3 failed"."""
+    """Return the progress of a pass (captions, edits or images) as text: "1,200 of 5,000 done, 3 failed"."""
     if not one.total:
         return "not begun"
     others = {"failed": one.number("failed"), "left out": one.left_out, "wait for the search": one.waiting}
@@ -69,7 +69,7 @@ def about(view: BatchStatus) -> str:
 
 
 def pass_words(view: BatchStatus, one: PassStatus) -> str:
-    """Return the progress of a pass (captions, edits or images), and the time left if the batch is working on it."""
+    """Return the progress of a pass (captions, edits or images) as text, with the time left while it is at work."""
     counts = counts_words(one)
     if one.stage != view.batch.stage or view.state != "running":
         return counts

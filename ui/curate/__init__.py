@@ -1,1 +1,1 @@
-"""The pages of the curator: images, coverage, map, test sets."""
+"""The pages to curate images: gallery, coverage, map, test sets."""

@@ -1,4 +1,4 @@
-"""The page /curate/coverage: image counts by two facets, gaps, plans to fill a cell. The address holds all choices."""
+"""The page /curate/coverage: image counts by two facets, gaps, and plans to fill a cell of the table."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from ui.templating import render
 By = Literal["images", "accepted", "wrong"]
 BYS: tuple[By, ...] = get_args(By)
 FEW = 5
-"""Number of images below which a share is written as "3 of 4"."""
+"""Number of images below which a share is written as counts, such as "3 of 4"."""
 LEVELS, UNSURE_LEVEL = 5, 2
-"""Number of colour strengths of a cell, and the strongest one that a share of fewer than `FEW` images gets."""
+"""Number of colour strengths of a cell, and the maximum strength for a share of fewer than `FEW` images."""
 LONGEST_FIND = 200
 _PAGE = "/curate/coverage"
 _BY_NAME = "name"
-"""Value of `sort` that sorts lines by name. Other values are "in COLUMN", and "" to sort by number of images."""
+"""Value of `sort` to sort lines by name. Other values: "in COLUMN", and "" for the number of images."""
 _BY_WORDS: Mapping[By, str] = {"images": "images", "accepted": "accepted", "wrong": "newly wrong"}
 _NONE: Mapping[str, str] = {"edit type": "no edit", "weather": "as it was", "time of day": "as it was"}
-"""Title of the line or column of the images that have no value of a facet, by facet."""
+"""Title of the line or column for images without a value, by facet."""
 PLURALS = {"class": "classes", "edit type": "edit types", "weather": "weathers", "time of day": "times of day"}
 _Cell = tuple[bool, Figures | None, int, bool, str, str, Sequence[str]]
 """A cell of the table: True if a plan can fill it, its figures (None without an image), its colour strength, True if
@@ -65,7 +65,7 @@ class Look:
     grid: CoverageGrid = GRIDS[0]
     by: By = "images"
     model: str = ""
-    """Model under test; "" for the first one."""
+    """Key of the model under test; "" for the first model."""
     find: str = ""
     sort: str = ""
     rising: bool = False
@@ -122,12 +122,12 @@ def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def name_of(value: str, facet: str) -> str:
-    """Return the title of a line or a column of a coverage table."""
+    """Return the title for a value of a facet: a line or column of the coverage table."""
     return value or _NONE.get(facet, f"no {facet}")
 
 
 def plan_part(command: CellCommand, plan: CellPlan) -> Html:
-    """Return the window that describes the runs that a plan for a cell would begin."""
+    """Return the window that describes the runs which a plan for a cell of the table would begin."""
     line, place = facets_of(command.grid)
     edits = (("the weather", command.line), ("the time of day", command.place))
     return render(
@@ -142,7 +142,7 @@ def plan_part(command: CellCommand, plan: CellPlan) -> Html:
 
 
 def coverage_page(look: Look, table: CoverageTable) -> str:
-    """Return the coverage page as a document."""
+    """Return the coverage page as an HTML document."""
     model = look.model if look.model in table.models else next(iter(table.models), "")
     shown = {spot: figures_of(cell, model) for spot, cell in table.cells.items()}
     most = max((figures.images for figures in shown.values()), default=1)
@@ -194,7 +194,7 @@ def _figure(figures: Figures | None, by: By) -> float | None:
 def _line(
     look: Look, table: CoverageTable, head: Head, shown: Mapping[tuple[str, str], Figures], most: int, model: str
 ) -> tuple[Head, str, list[_Cell]]:
-    """Return a line of the table, the address of all its images ("" if no filter finds them), and its cells."""
+    """Return a line of the table: its head, the address of its images ("" if no filter finds them), its cells."""
     # In the weather table a filter without a value would also find images with neither edit.
     finds = head.value or table.grid == GRIDS[0]
     see = gallery_address(ImageFilter(facets={table.facets[0]: (head.value,)})) if finds else ""
@@ -219,7 +219,7 @@ def _cell(
 
 
 def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
-    """Return the colour strength of a cell, 0 to `LEVELS`, and True if it shows a share of fewer than `FEW` images."""
+    """Return a cell's colour strength, 0 to `LEVELS`, and True if it shows a share of fewer than `FEW` images."""
     if by == "images":
         return math.ceil(LEVELS * math.sqrt(figures.images / most)), False
     share = figures.accepted if by == "accepted" else figures.wrong
@@ -240,7 +240,7 @@ def _share(share: Proportion, words: str, nothing: str) -> str:
 
 
 def _counted_words(table: CoverageTable) -> str:
-    """Return sentences about the lines and columns that are not shown, and about images in several cells."""
+    """Return sentences on lines and columns that are not shown, and on images that are in several cells."""
     line, place = table.facets
     named = [(table.lines, table.all_lines, PLURALS[line]), (table.places, table.all_places, PLURALS[place])]
     shown = [(sum(bool(head.value) for head in heads), number, words) for heads, number, words in named]

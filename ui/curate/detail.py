@@ -1,4 +1,4 @@
-"""One image beside the gallery: its pictures, its origin, all known facts about it, and buttons for decisions."""
+"""The panel beside the gallery for one image: its pictures, its origin, all known facts, and buttons to decide."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STANDING_TONES: Mapping[Standing, Tone] = {"right": "ok", "newly wrong": "bad", 
 
 
 def detail_panel(detail: Detail) -> Html:
-    """Return the panel with an image and all known facts about it. The page requests the image's origin later."""
+    """Return the panel with an image and all facts about it, except its origin, which the page requests later."""
     entry, case = detail.entry, detail.case
     tone, sign = VERDICTS[entry.verdict]
     caption = entry.counterfactual
@@ -57,13 +57,13 @@ def detail_panel(detail: Detail) -> Html:
 
 
 def origin_part(values: Mapping[StageName, StoredValue], judged: Mapping[str, JudgeReply]) -> Html:
-    """Return an image's origin: author, prompt and reply of each stage, and a judge's questions and replies."""
+    """Return an image's origin: author, prompt and reply of each stage, and the replies of a judging model."""
     stages = [(name, stored.value.trace) for name, stored in values.items()]
     return render("curate/origin.html", stages=stages, judged=judged)
 
 
 def _pictures(detail: Detail) -> list[tuple[str, str, str]]:
-    """Return the name, title and address of each picture of an image."""
+    """Return (name, title, address) for each picture of an image, such as its source and its mask."""
     entry = detail.entry
     pictures = [("result", "Result", image_url(entry.image_sha))]
     if entry.source_sha:
@@ -78,7 +78,7 @@ def _pictures(detail: Detail) -> list[tuple[str, str, str]]:
 
 
 def _model(model: str, standing: Standing, predictions: Mapping[str, Any]) -> tuple[str, Tone, str]:
-    """Return a model's full name, the colour of its result on the image, and text: short name, result, answer."""
+    """Return a model's full name, a colour for its result on the image, and text with short name, result and label."""
     label = predictions.get(model, {}).get("label", "")
     words = f"{short_model(model, {})}: {standing}" + (f", says {label}" if label else "")
     return model, STANDING_TONES.get(standing, ""), words

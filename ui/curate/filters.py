@@ -1,5 +1,5 @@
-"""The column of filters beside the gallery: values with the number of their images, and checks with sliders. Each value
-is a link, which also works in a new tab and without our scripts. The page's script follows it without a reload.
+"""The column of filters beside the gallery: values with their numbers of images, and sliders for checks. Each value is
+a link, which also works in a new tab and without our scripts. The page's script follows it without a reload.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "start", "edits"})
 """Facets that are hidden if all images have the same value."""
 _USED = DataTable(__file__, str, "used")
-"""Text, by name, of filters that this column does not offer but links to the gallery use, such as `run`."""
+"""Texts for filters that only links to the gallery use, such as `run`. This column does not offer them."""
 _STANDING_WORDS = {"newly wrong": "newly wrong", "wrong": "wrong before too", UNREAD: "not asked yet"}
 Chip = tuple[tuple[str, str], str, int | None, str]
-"""A filter value: its name and value in the address, its text, the number of its images or None, and its unique key."""
+"""A filter value: (name, value) in the address, text, number of its images or None, and a unique key."""
 ORDERS: tuple[tuple[str, Order], ...] = (
     ("newest first", Order()),
     ("oldest first", Order("oldest")),
@@ -39,11 +39,11 @@ ORDERS: tuple[tuple[str, Order], ...] = (
     ("most to learn first", Order("information")),
     ("last reviewed first", Order("reviewed", falling=True)),
 )
-"""Orders of the images that are always offered. Orders by the figure of a check are added."""
+"""Orders of images that are always offered. One order is added for each check with figures."""
 
 
 def filter_column(view: View, totals: Totals) -> Html:
-    """Return the column of filters, with the filters of `view` marked."""
+    """Return the column of filters. The filters that `view` applies are marked."""
     names = _model_names(totals.models)
     models = [(model, names[model], _model_chips(view, model, counts)) for model, counts in totals.models.items()]
     checks = [_check(view, name, counts, totals.histograms.get(name)) for name, counts in totals.checks.items()]
@@ -68,7 +68,7 @@ def filter_column(view: View, totals: Totals) -> Html:
 
 
 def order_choice(view: View, totals: Totals) -> Html:
-    """Return the menu of the orders of the images. Its values are query strings of the address."""
+    """Return the menu of image orders. The value of each choice is a query string for the page's address."""
     known = [*ORDERS]
     if totals.score_runs:
         title = "validity score"
@@ -89,7 +89,7 @@ def order_choice(view: View, totals: Totals) -> Html:
 
 
 def _part_words(view: View, name: str, value: str) -> str:
-    """Return the text for one filter of a view; "" for an order, and for a filter with a chip in its facet."""
+    """Return the text for one filter of a view; "" for an order, and for a filter already marked in a facet."""
     if name == "entries":
         number = len(view.filter.entries or ())
         return "one image" if number == 1 else f"{number:,} images of a list"
@@ -109,7 +109,7 @@ def _part_words(view: View, name: str, value: str) -> str:
 
 
 def _facet(view: View, name: Facet, counts: Mapping[str, int]) -> tuple[Sequence[Chip], Sequence[Chip]]:
-    """Return the chips of a facet, chosen ones first: those that are visible at first, and the rest."""
+    """Return the values of a facet, chosen ones first, as two lists: visible at first, and hidden at first."""
     left_out = view.filter.without.get(name, ())
     chosen = {*view.filter.facets.get(name, ()), *left_out} - {""}
     values = [*sorted(chosen), *(value for value, number in counts.items() if number and value not in chosen)]
@@ -133,7 +133,7 @@ def _model_chips(view: View, model: str, counts: Mapping[str, int]) -> list[Chip
 
 
 def _model_names(models: Iterable[str]) -> dict[str, str]:
-    """Return the name of each model by its key. Models of one name, such as two versions of a file, are numbered."""
+    """Return each model's name, by key. Models with the same name, such as versions of a file, get numbers."""
     names = {model: short_model(model, {}) for model in models}
     same = {name: sorted(model for model in names if names[model] == name) for name in names.values()}
     return {
@@ -163,7 +163,7 @@ def _check(
 
 
 def _histogram(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | None, **data: str) -> Html:
-    """Return a histogram of figures with two handles; `ends` is the chosen range, None for all."""
+    """Return a histogram with two handles to choose a range; `ends` is the chosen range, None for all."""
     if not bars:
         return small("No image has a figure.")
     low, high = bars[0].low, bars[-1].high
@@ -191,8 +191,8 @@ def _histogram(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | No
 
 
 def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[list[Chip], Html]:
-    """Return chips for the images with scores from the threshold on, with scores below it, and without a score. Return
-    also the histogram of the scores.
+    """Return filter values for images with a score from the threshold on, below it, and without one. Return also the
+    histogram of the scores.
     """
     half = runs[0].agreement.threshold
     numbers = {ScoreBand(half): counts.at_least, ScoreBand(None, half): counts.below, None: counts.not_scored}

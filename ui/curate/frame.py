@@ -23,19 +23,19 @@ Tab = Literal["images", "coverage", "map", "sets"]
 def curate_page(
     title: str, tab: Tab, *content: Child, status: Child = None, sheets: Sequence[str] = (), scripts: Sequence[str] = ()
 ) -> str:
-    """Return a page of Curate as a document. `status` is for the header; `sheets` and `scripts` are in `ui/assets`."""
+    """Return a page of Curate as a document. `status` goes into the header; `sheets`, `scripts` are in `ui/assets`."""
     top = header("curate", status, tools=render("curate/pages.html", tab=tab))
     main = el("main", *content, class_=f"curate {tab}")
     return document(title, top, main, sheets=("curate.css", *sheets), scripts=(LEAD, *scripts))
 
 
 Show = Callable[[Any, Any], Mapping[str, Any]]
-"""Function of a command and its result that returns further values of the reply."""
+"""Function that returns values to add to the reply to a command, from the command and its result."""
 
 
 def add_command(app: FastAPI, commands: Commands, name: str, show: Show = lambda _command, _result: {}) -> None:
-    """Let pages send a command as JSON to /curate/api/NAME. The reply is JSON with its `result`, and with what `show`
-    adds, such as the next address. The reply to an error is a message and the name of its field.
+    """Let pages send a command as JSON to /curate/api/NAME. The reply is JSON with the `result` of the command and the
+    values that `show` adds, such as the next address. The reply to an error is a message and the name of its field.
     """
     if name not in commands.known():
         raise UnknownCommand(f"There is no command {name!r} for pages of Curate.")

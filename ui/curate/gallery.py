@@ -35,12 +35,12 @@ MOST_CHECKS = 12
 """Maximum number of checks whose sliders may be open at a time."""
 Address = Annotated[str, Query(max_length=LONGEST_ADDRESS)]
 HeldName = Annotated[str, Query(max_length=40)]
-"""Name of a list of images that stays the same while a person goes through it; "" for none."""
+"""Name of a frozen list of images, so that it stays the same while a person reviews it; "" for none."""
 EntryNumber = Annotated[int, Query(ge=1)]
 
 
 def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
-    """Add the gallery page and its data."""
+    """Add the routes of the gallery page and its data."""
 
     @page_at(app, "/curate/", ("All images", gallery_address()))
     def page(request: Request) -> str:
@@ -122,8 +122,8 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def cell(entry: CatalogueEntry) -> list[Any]:
-    """Return an image for the grid: id, hash, verdict, number of newly wrong models, number of failed checks, text, and
-    hash of the source.
+    """Return the data of an image in the grid: id, hash, verdict, number of models that are newly wrong on it, number
+    of failed checks, text, and hash of the source.
     """
     marks = [name for name, standing in entry.standings.items() if standing == "newly wrong"]
     failed = sum(check.passed is False for check in entry.checks)
@@ -154,7 +154,7 @@ def gallery_page(view: View, gallery: Gallery) -> str:
 
 
 def _no_images(count: int, whole: int, waiting: int) -> Html:
-    """Return the message that says why there are no images and what to do. It is hidden if there are images."""
+    """Return the message for an empty gallery: why, and what to do. It is hidden if there are images."""
     words = _waiting_words(waiting)
     return render("curate/no_images.html", count=count, whole=whole, waiting=waiting, waiting_words=words)
 

@@ -68,7 +68,7 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
     @fetched_at(app, "/curate/api/import-ready")
     def ready(request: Request) -> Mapping[str, Any]:
-        """Reply whether an import could begin now. The page asks before it packs and sends an archive."""
+        """Reply whether an import can begin now. The page asks this before it packs and sends an archive."""
         imports.require_ready(*_fields(request.query_params))
         return {"ready": True}
 
@@ -96,12 +96,12 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
 
 def _fields(answers: Mapping[str, str]) -> tuple[str, str]:
-    """Return the format and the mask classes in a request. They are checked before an archive is sent."""
+    """Return the format and the mask classes that a request names, after checking them."""
     return answers.get("layout", ""), answers.get("classes", "")
 
 
 def _lines(imports: ImportService, number: int, kind: RowKind | None) -> Iterator[bytes]:
-    """Yield the report as CSV, some rows at a time."""
+    """Yield an import's report as lines of CSV."""
     yield csv_text([], COLUMNS).encode()
     after = 0
     while rows := imports.stored.rows(number, after, _ROWS_AT_ONCE, kind):

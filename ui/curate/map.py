@@ -28,7 +28,7 @@ COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "t
 
 
 def add_map(app: FastAPI, studio: Studio) -> None:
-    """Add the map page, its data and its actions."""
+    """Add the routes of the map page, its data and its actions."""
     gallery, image_map, meaning = studio.gallery, studio.image_map, studio.meaning
 
     @page_at(app, "/curate/map", ("The whole map", "/curate/map"))

@@ -1,4 +1,4 @@
-"""Routes of the pages of test sets. One request begins long work, and others follow its progress."""
+"""Routes of the pages of test sets. One request begins long work; further requests ask for its progress."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from ui.markup import Html
 from ui.replies import FRESH, add_posted, fetched_at, file_at, page_at, page_number
 
 PATIENCE = 1.5
-"""Seconds that a request waits for long work to finish. After that, the page asks for the progress."""
+"""Seconds that a request waits for long work. After that, the page asks for the progress instead."""
 MOST_PICKED = 25_000
 """Maximum number of images that a page may select at once. More would not fit into one request."""
 _OF_PAGE = ("version", "against", "page")
-"""Parameters in the address of a set's page that are not part of the filter."""
+"""Parameters in the address of a set's page that do not filter its images."""
 ALL_SETS = ("All test sets", SETS)
 
 
@@ -93,7 +93,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
 def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     @fetched_at(app, "/curate/api/drafts")
     def drafts() -> Mapping[str, Any]:
-        """Return all test sets, since images can be added to each. If `draft` is False, the set needs a draft first."""
+        """Return all test sets to which images can be added. If `draft` is False, a draft must be created first."""
 
         def known(one: TestSet) -> Mapping[str, Any]:
             return facts(one, "id name", draft=one.draft is not None, images=shown_version(one).entries)
@@ -118,7 +118,7 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
 
     @fetched_at(app, "/curate/api/set-split")
     def preview(request: Request) -> Mapping[str, Any]:
-        """Return a description of the result that a split would have. Nothing is changed."""
+        """Return a description of the split that the form would make. Nothing is changed."""
         split = SplitTestSet.of(_shares(dict(request.query_params)))
         return {"words": sets_page.split_words(services.drafts.preview(split), split)}
 
@@ -132,7 +132,7 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
 
 
 def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -> None:
-    """Add the routes of quick commands. Each reply also holds a message for the page, or the next address."""
+    """Add the routes of commands that take little time. A reply also holds a message, or the next address."""
 
     def after_delete(command: Any, result: Any) -> Mapping[str, Any]:
         try:
@@ -165,7 +165,7 @@ def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -
 
 
 def added_words(added: Added) -> str:
-    """Return the outcome of adding images as a sentence."""
+    """Return a sentence on how many images were added."""
     already = f"; {added.already:,} were in it already" if added.already else ""
     left_out = f"; {added.left_out:,} are not in the catalogue any more" if added.left_out else ""
     return f"{count_of(added.added, 'image')} added{already}{left_out}."
@@ -206,7 +206,7 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
 
 
 def _work_facts(view: WorkView) -> Mapping[str, Any]:
-    """Return the progress of a split, release or check; once done, also its message, next address or report."""
+    """Return the progress of a split, release or check. At its end, return its message, next address or report."""
     known = facts(view, "state done total error field", work=view.id, left=left(view.seconds_left))
     if view.state != "done":
         return known
@@ -271,7 +271,7 @@ def _shown(services: TestSetServices, test_set: TestSet, version: SetVersion, pl
 
 
 def _shares(data: dict[str, Any]) -> dict[str, Any]:
-    """Parse typed percentages as shares from 0 to 1. Raises UserError."""
+    """Convert typed percentages to shares from 0 to 1. Raises UserError for anything else."""
     read = dict(data)
     for name in ("train", "validation", "test"):
         text = str(data.get(name, "")).strip().replace(",", ".").removesuffix("%")

@@ -1,4 +1,4 @@
-"""The list of test sets, one set with the images of a version, and the difference of two versions. Pure."""
+"""HTML of the list of test sets, of one set with its images, and of the difference of two versions. Pure."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from ui.markup import Html, el
 from ui.templating import render
 
 MOST_NAMED = 20
-"""Maximum number of files that are named if something is wrong with them. Others are counted."""
+"""Maximum number of damaged or missing files that are named. The others are counted."""
 WORK_WORDS = {
     "split-test-set": "Dividing the images into splits",
     "release-test-set": "Releasing the draft",
     "verify-test-set": "Reading all files",
 }
 _SMALL = 200
-"""Number of images below which all are proposed for the test split. A fifth would be too few to judge a model."""
+"""Size of a set below which all images are proposed for the test split, as a fifth would judge no model."""
 _SHARES: Mapping[Split, int] = {"train": 80, "validation": 0, "test": 20}
-"""Proposed shares of the splits of a large set, in per cent."""
+"""Proposed share of each split of a large set, in per cent."""
 _SMALL_SHARES: Mapping[Split, int] = {"train": 0, "validation": 0, "test": 100}
 Cell = tuple[int, str, bool]
-"""A number of images, the address that shows them, and whether they are shown now."""
+"""Number of images, the address that shows them, and True if the page shows them now."""
 KINDS: Mapping[str, tuple[str, str]] = {
     "added": ("added", "in the new version only"),
     "removed": ("removed", "in the old version only"),
@@ -43,7 +43,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "remasked": ("other mask", "another mask, or other names of its classes"),
     "resplit": ("re-split", "in another split"),
 }
-"""Words and meaning of each kind of difference, by its name in a `Difference` and in the address."""
+"""Title and meaning of each kind of difference between versions, by its name in `Difference` and the address."""
 
 
 def set_page(shown: ShownVersion) -> Html:
@@ -102,7 +102,7 @@ def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
 
 
 def _chips(shown: ShownVersion) -> Iterator[tuple[str, *Cell]]:
-    """Yield text, count, link and state of each chip: one for each review outcome if they differ, one for sources."""
+    """Yield (text, number of images, address, chosen) of filters: for review outcomes if they differ, for sources."""
     if len({count.review for count in shown.counts}) > 1:
         for review, (words, _) in sets_words.REVIEW_WORDS.items():
             images = sum(count.images for count in shown.counts if count.review == review)
@@ -120,7 +120,7 @@ def _of_values(values: Mapping[Facet, str | None]) -> ImageFilter:
 
 
 def _shares(version: SetVersion) -> Mapping[Split, int]:
-    """Return the shares of the splits, in per cent, that the form proposes: the present ones or suitable defaults."""
+    """Return the shares of the splits that the form proposes, in per cent: the present ones, or defaults."""
     counts = {split: version.splits.get(split, 0) for split in _SHARES}
     if total := sum(counts.values()):
         return {split: round(100 * number / total) for split, number in counts.items()}
@@ -128,18 +128,18 @@ def _shares(version: SetVersion) -> Mapping[Split, int]:
 
 
 def exports_part(exports: Sequence[WorkView], version: SetVersion) -> Html:
-    """Return the exports of a version, in progress or ready to be fetched."""
+    """Return the list of a version's exports that are in progress or ready for download."""
     shown = [(view, FORMAT_TITLES[view.kind]) for view in exports]
     return render("curate/set_exports.html", words=sets_words, exports=shown, splits=version.splits, in_bytes=in_bytes)
 
 
 def verified_part(found: Verified, orphans: Sequence[str]) -> Html:
-    """Return the outcome of a check of all files of a version."""
+    """Return the result of checking all files of a version."""
     return render("curate/set_verified.html", found=found, orphans=orphans, most=MOST_NAMED)
 
 
 def large_window(found: ImageOfSet) -> Html:
-    """Return one image beside its source and its mask, with all known facts about it."""
+    """Return the window with one image, its source and its mask side by side, and all facts about it."""
     entry, known = found.shown.entry, found.known
     pictures = [(image_url(entry.image), found.sizes.get(entry.image), "image")]
     if entry.source != entry.image:
@@ -159,7 +159,7 @@ def large_window(found: ImageOfSet) -> Html:
 
 
 def split_words(found: SplitResult, preview: SplitTestSet | None = None) -> str:
-    """Return the outcome of a split as text. With the command `preview`, say what it would be."""
+    """Return the result of a split as text. With the command `preview`, the text says what would happen."""
     shares = {name: getattr(preview, name) for name in ("train", "validation", "test")} if preview else {}
     return _TEXTS.paragraph(
         "split.txt",
@@ -172,12 +172,12 @@ def split_words(found: SplitResult, preview: SplitTestSet | None = None) -> str:
 
 
 def list_page(sets: Sequence[TestSet], labels: Mapping[str, int]) -> Html:
-    """Return the page of all test sets, latest first. `labels` counts the labels of each shown version, by set id."""
+    """Return the page of all test sets, latest first. `labels` is the number of labels by set id."""
     return render("curate/sets.html", words=sets_words, sets=sets, labels=labels, shown_version=shown_version)
 
 
 def shown_version(test_set: TestSet) -> SetVersion:
-    """Return the version of a set that is shown first: its draft, or else the latest."""
+    """Return the version of a set that its page shows first: the draft, or else the latest version."""
     version = test_set.draft or test_set.latest
     assert version is not None  # a set is deleted with its last version
     return version

@@ -1,4 +1,4 @@
-"""Values, addresses, and names of splits and formats that the pages of test sets share. Pure."""
+"""Constants, addresses and texts that the pages of test sets share. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ui.templating import render
 
 SETS = "/curate/sets"
 SHORT = 12
-"""Number of digits of an id that are shown."""
+"""Number of characters of an id that pages show."""
 PAGE = 120
-"""Maximum number of images on a page."""
+"""Maximum number of images on one page of a list."""
 SPLIT_WORDS: Mapping[Split, str] = {"train": "train", "validation": "validation", "test": "test", "": "no split"}
 SHORT_SPLITS: Mapping[Split, str] = {**SPLIT_WORDS, "validation": "val."}
 REVIEW_WORDS: Mapping[Review, tuple[str, Tone]] = {
@@ -42,16 +42,16 @@ OBSTACLE_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class FormatWords:
-    """Instructions to load a test set of one format: programs that can load it, and a line of Python."""
+    """How to load a test set of one format: programs that can load it, and a line of Python."""
 
     loads: str
     line: str
-    """Line of Python that loads the format. SET represents the unpacked folder."""
+    """Line of Python that loads the format. SET is replaced by the unpacked folder."""
     folders: Mapping[str, str] = field(default_factory=lambda: {"validation": "validation", "": "unsplit"})
-    """Folder name of each split whose folder is not named like the split."""
+    """Folder name of each split whose folder has another name than the split; "" is for images without a split."""
 
     def line_of(self, folder: str, splits: Collection[Split]) -> str:
-        """Return the line of Python that loads the unpacked `folder`: its test split, or else another of its splits."""
+        """Return the line of Python that loads the test split from `folder`, or another split if there is none."""
         split = split_to_load(splits)
         return self.line.replace("test", self.folders.get(split, split)).replace("SET", folder)
 
@@ -61,16 +61,16 @@ FORMATS = DataTable(__file__, FormatWords)
 
 @dataclass(frozen=True)
 class SetPlace:
-    """Filter and page number of the images that a set's page shows, as in its address."""
+    """Filter and page number of the images on a set's page, as its address states them."""
 
     filter: ImageFilter = field(default_factory=ImageFilter)
     against: str = ""
-    """Kind of an obstacle to the release, or "". Only images with this obstacle are shown."""
+    """Kind of obstacle to the release. Only images with it are shown; "" shows all."""
     page: int = 1
 
     @property
     def query(self) -> dict[str, list[str]]:
-        """Return the parameters of the address, without the page."""
+        """Return the parameters of the address, without the number of the page."""
         parts = defaultdict[str, list[str]](list)
         for name, value in self.filter.pairs + ([("against", self.against)] if self.against else []):
             parts[name].append(value)
@@ -86,19 +86,19 @@ class ShownVersion:
     place: SetPlace
     entries: Sequence[ShownEntry]
     found: int
-    """Number of images on all pages."""
+    """Number of images that match the filter, on all pages of the list."""
     counts: Sequence[EntryCount]
     readiness: Readiness | None
-    """Readiness of a draft; None for a released version."""
+    """Obstacles to the release of a draft; None for a released version."""
     exports: Sequence[WorkView]
     """Exports of the version, in progress or finished."""
     work: Sequence[WorkView]
     workspace: str
     trouble: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Hashes of the images on the page that hinder the release, by kind of obstacle."""
+    """Hashes of the images on this page that hinder the release, by kind of obstacle."""
 
     def address(self, meant: ImageFilter | None = None, against: str = "") -> str:
-        """Return the address of images that match `meant` and have the obstacle `against`. Without both: all images."""
+        """Return the address of the images that match `meant` and have the obstacle `against`; by default, of all."""
         place = SetPlace(meant or ImageFilter(), against)
         query = urlencode({"version": self.version.key, **place.query}, doseq=True)
         return f"{set_address(self.held.id)}?{query}"
@@ -118,7 +118,7 @@ def set_address(set_id: str, end: str = "", **query: str | int) -> str:
 
 
 def version_title(version: SetVersion) -> str:
-    """Return the title of a version on a page of its set."""
+    """Return the title of a version, such as "Version 2 (draft)"."""
     return f"Version {version.place}" + (" (draft)" if version.is_draft else "")
 
 

@@ -1,1 +1,1 @@
-"""The page Evaluate, at /evaluate/: where a model under test breaks, how sure that is, and the images behind it."""
+"""The page Evaluate, at /evaluate/: the errors of a model under test, with intervals, and the images behind them."""

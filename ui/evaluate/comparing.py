@@ -51,7 +51,7 @@ def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComp
 
 
 def _figures(pair: Pair) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return each figure that both models have: its name, and for each model the value and the interval as text."""
+    """Return (name, cells) of each figure that both models have. A cell is a model's value and interval, as text."""
     for kind, rows in _ROWS.items():
         if all(getattr(evaluated, kind) is not None for evaluated in pair):
             return [
@@ -61,7 +61,7 @@ def _figures(pair: Pair) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _cell(evaluated: Evaluated, place: str, unit: Unit) -> tuple[str, str]:
-    """Return a figure and its interval as text. A missing figure is "", a missing interval the reason for it."""
+    """Return a figure and its interval as text. Without a figure: "". Without an interval: the reason for that."""
     part, name = place.split(".")
     figure: Figure | None = getattr(getattr(evaluated, part), name, None)
     if figure is None or figure.value is None:
@@ -90,8 +90,8 @@ def _classes(pair: Pair) -> Dots | None:
 
 
 def _class_changes(evaluated: Evaluated) -> dict[str, tuple[Figure, int]]:
-    """Return the change and the number of test cases of each class. For a segmenter, the number is that of
-    all test cases, since the IoU of a class counts the pixels of all of them.
+    """Return each class's change between originals and generated images, and its number of test cases. For a segmenter
+    this is the number of all test cases, since the IoU of a class counts the pixels of all of them.
     """
     if evaluated.effectiveness is not None:
         return {row.label: (row.difference, row.cases) for row in evaluated.effectiveness.classes}
@@ -102,8 +102,8 @@ def _class_changes(evaluated: Evaluated) -> dict[str, tuple[Figure, int]]:
 def _dots(
     title: str, rows: Sequence[Mapping[str, tuple[Figure, int]]], lacks: str, say: Callable[[float | None], str]
 ) -> Dots:
-    """Return a row for each name with a dot for each model. `rows` hold, for each model, the figure and the number of
-    test cases by name. `lacks` says why a model has no figure, and `say` writes a figure as text.
+    """Return a row for each name, such as a class, with a dot for each model. `rows` has for each model the figure and
+    the number of test cases by name. `lacks` is the text for a missing figure. `say` writes a figure as text.
     """
     nothing = Figure(None, why=lacks), 0
     both = {name: [of.get(name, nothing) for of in rows] for name in dict.fromkeys([*rows[0], *rows[1]])}

@@ -1,4 +1,4 @@
-"""The page of an evaluation, with the parts above its figures, and the report as one self-contained HTML file. Pure."""
+"""The page of an evaluation, without its figures, and the report as one self-contained HTML file. Pure."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ from ui.markup import Html
 from ui.theme import ASSETS
 
 HEAD = "label,model class"
-"""First line of a mapping from labels to classes that a person types."""
+"""First line of a mapping from labels to model classes that a person types as CSV."""
 INPUT = "api/input.png"
-"""End of the address of the picture that shows an image as the model gets it."""
+"""End of the address of an image as the model gets it, cropped and scaled."""
 DOES: Mapping[TaskKind, str] = {"classification": "classifier", "segmentation": "segmenter"}
 
 
 @dataclass(frozen=True)
 class Stand:
-    """Progress of the evaluation of a model on a subject (a version of a test set, or a filter of the gallery)."""
+    """State of the evaluation of a model on a subject (a version of a test set, or a filter of the gallery)."""
 
     place: Place
     subject: SubjectView
     model: str
     mapping: ClassMapping | None
-    """The class mapping, or None if the model was never loaded."""
+    """The mapping from labels to model classes, or None if the model was never loaded."""
     pending: Pending
     work: WorkView | None = None
     """Current or last job of the model on these images, or None."""
     refused: str = ""
-    """Sentence on why the evaluation cannot go on; "" if it can."""
+    """Sentence on why the evaluation cannot continue; "" if it can."""
     control: WorkView | None = None
-    """Job that draws the control set, or None. It is read before the images, so that no finished image is missed."""
+    """Job that draws the control set (images without an edit), or None. It is read before the images, to miss none."""
 
     @property
     def at_work(self) -> bool:
@@ -68,7 +68,7 @@ class Stand:
 
     @property
     def reading(self) -> bool:
-        """True while the model predicts the images."""
+        """True while the model is predicting the images."""
         return self.work is not None and self.work.active and self.work.kind == READING
 
     @property
@@ -78,7 +78,7 @@ class Stand:
 
     @property
     def done(self) -> bool:
-        """True once the model has predicted every image."""
+        """True once the model has predicted all images."""
         return self.ready and not self.at_work and self.pending.left <= 0 and not self.pending.unreadable
 
     @property
@@ -89,8 +89,8 @@ class Stand:
 
 
 def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], chosen: ModelChoice | None) -> Html:
-    """Return the list of subjects: every version of every test set, and the gallery with its number of images by task.
-    An empty list explains how to get images. `chosen` is the model to evaluate, if a person chose it first.
+    """Return the list of subjects: every version of every test set, and the gallery. `gallery` is its number of images
+    by task. An empty list explains how to get images. `chosen` is the model if a person chose it first.
     """
     key = chosen.key if chosen is not None else ""
     return render("subjects", subjects=subjects, gallery=gallery, chosen=chosen, key=key, does=DOES)
@@ -107,14 +107,14 @@ def models_part(
 
 
 def work_part(stand: Stand) -> Html:
-    """Return the mapping from labels to classes, and the work needed to get figures."""
+    """Return the part with the mapping from labels to classes, and the predictions that are still to be made."""
     picture = stand.place.to(INPUT, beside="", other=None, mapping="")
     return render("work", stand=stand, choices=_choices, input=picture)
 
 
 def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield each model class with a name similar to the label, and the address that maps the label to this class ("" if
-    it would be too long).
+    """Yield (model class, address) for classes with a name similar to the label. The address maps the label to the
+    class; it is "" if it would be too long.
     """
     for name in row.suggestions:
         mapping, of_id = _with_line(place.mapping, row.label, name), words_of_id(name).split(", ")[0]
@@ -122,7 +122,7 @@ def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
 
 
 def _with_line(mapping: str, label: str, model_class: str) -> str:
-    """Return a person's mapping with one more line; "" if it is not CSV with commas or would be too long."""
+    """Add a line to a mapping that a person typed. Return "" if it is not CSV with commas or would be too long."""
     text = mapping.strip() or HEAD
     if text.partition("\n")[0].strip() != HEAD:
         return ""
@@ -139,13 +139,13 @@ _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table
 def list_page(
     subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], models: Html, chosen: ModelChoice | None
 ) -> str:
-    """Return the page with all subjects to evaluate. `models` is the part with the chosen model, or with a choice."""
+    """Return the page with all subjects to evaluate. `models` is its part about the chosen model or the choice."""
     content = render("list", models=models, subjects=subjects_part(subjects, gallery, chosen))
     return _page("Evaluate", content)
 
 
 def subject_page(subject: SubjectView, place: Place, models: Html | None) -> str:
-    """Return the page to choose a model for a subject."""
+    """Return the page on which a person chooses a model for a subject."""
     content = render("subject", subject=subject, place=place, stand=None, models=models, WITHOUT_SPLIT=WITHOUT_SPLIT)
     return _page(subject.title, content)
 
@@ -158,7 +158,7 @@ def evaluation_page(
     several_methods: bool,
 ) -> str:
     """Return the page that evaluates a model on a subject: class mapping, progress of the predictions, and figures.
-    `several_methods`: the images are by several methods, which can be compared.
+    `several_methods` is True if several methods drew the images, so that the methods can be compared.
     """
     place = stand.place
     content = render(
@@ -182,8 +182,8 @@ def evaluation_page(
 
 
 def methods_page(found: MethodsCompared, place: Place, addresses: Sequence[str], opened: Callable[..., str]) -> str:
-    """Return the page that compares methods. `addresses` are those of the evaluation of each method alone.
-    `opened` returns an address below this page from the end of its path and its query parameters.
+    """Return the page that compares methods. `addresses` lead to the evaluation of each single method. `opened` makes
+    an address below this page from the end of its path and its query parameters.
     """
     counts, rows, counted = method_counts(found), method_rows, COUNTED
     values = {"found": found, "place": place, "alone": addresses, "opened": opened}
@@ -206,7 +206,7 @@ def report_html(
     likeness: LikenessFigures | None = None,
     focus: FocusFigures | None = None,
 ) -> str:
-    """Return the report as one HTML file. It contains its styles and pictures, and no script or link to the studio."""
+    """Return the report as one HTML file with its styles and pictures. It has no script and no link to the studio."""
 
     def nowhere(entries: Sequence[int], image: int) -> None:
         """Return None: a report cannot link to a list of images."""
@@ -237,4 +237,4 @@ def report_html(
 
 
 FILES = {kind: SUFFIXES.get(kind, ".html") for kind in _FILES}  # type: ignore[call-overload]
-"""Ending of the file name of each kind of report."""
+"""File name extension of each kind of report."""

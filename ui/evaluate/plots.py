@@ -13,7 +13,7 @@ from services.evaluation.types import Cell, CellKind
 from ui.study.plots import Axis
 
 FOUND_STEPS = 60
-"""Number of steps of the curve that counts the faults among the first images of an order."""
+"""Number of steps of the curve that counts the faults among the first images."""
 
 
 def change_axis(figures: Iterable[Figure]) -> Axis:
@@ -32,7 +32,7 @@ class Confusion:
     names: list[str]
     """Names of the columns: the answers of the model."""
     rows: list[tuple[str, list[tuple[Cell, float | None, bool, bool]]]]
-    """Label and cells of each row. A cell has its place, its share (None without an image), True if its answer is
+    """Each row: its label and its cells. A cell has its place, its share (None without an image), True if its answer is
     right, and True if a click opens its images.
     """
 
@@ -40,8 +40,8 @@ class Confusion:
 def confusion(
     title: str, labels: Sequence[str], shares: Floats, chosen: Sequence[int], kind: CellKind = "confusion"
 ) -> Confusion:
-    """Return the confusion matrix of the `chosen` labels. A column "any other" counts the other answers. A click on it
-    opens images only if every label with images is chosen.
+    """Return the confusion matrix of the `chosen` labels. The column "any other" counts all other answers. A click on
+    it opens images only if every label with images is chosen.
     """
     whole = len(chosen) == sum(bool(np.isfinite(row).any()) for row in shares)
     rest = [column for column in range(shares.shape[1]) if column not in set(chosen)]
@@ -60,6 +60,6 @@ def confusion(
 
 
 def found_points(order: Order, images: int, most: int) -> str:
-    """Return the SVG points that count faults among an order's first images. The top of the plot is `most` faults."""
+    """Return SVG points of a curve: faults among the first images in an order. The plot's top is `most` faults."""
     places = sorted({round(images * step / FOUND_STEPS) for step in range(FOUND_STEPS + 1)})
     return " ".join(f"{100 * place / (images or 1):.1f},{50 - 50 * order.found(place) / most:.1f}" for place in places)

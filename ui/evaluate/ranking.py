@@ -1,4 +1,4 @@
-"""The ranking of test cases, fetched after the figures because it takes longer. Pure."""
+"""The ranking of test cases by how likely they show a fault. It is fetched last because it takes longest. Pure."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ui.evaluate.render import render
 from ui.markup import Html
 
 OPENED = 100
-"""Maximum number of images from the head of the ranking that one link opens."""
+"""Maximum number of top-ranked images that one link opens."""
 PICTURES = 12
-"""Maximum number of images from the head of the ranking that the section shows."""
+"""Maximum number of top-ranked images that the section shows."""
 FEW_KNOWN = 10
-"""Minimum number of test cases with known truth. Orders are not compared on fewer."""
+"""Minimum number of test cases with a known truth. With fewer, orders are not compared."""
 FEW_IMAGES = 5
-"""Number of images below which a share says little."""
+"""Number of images below which a share means little."""
 _WORDS = {OURS: "ours", RANDOM: "at random", ENTROPY: "least sure first (entropy)", GINI: "least sure first (DeepGini)"}
 _LOOKS = {OURS: "first", ENTROPY: "second", GINI: "third", RANDOM: "zero"}
-"""Line style of each order, in the order of the legend."""
+"""Line style for each order of images. The legend lists them in this order."""
 Listed = Callable[[Sequence[int], int], str | None]
-"""Function from entries and one of them to enlarge (0: none) to the gallery's address, or None if that is too long."""
+"""Function that returns the gallery's address for entries, with one of them enlarged (0: none); None if too long."""
 
 
 def most_shown(cases: int) -> int:
-    """Return the number of test cases from the head of the ranking that the section needs. `cases` is their total."""
+    """Return how many top-ranked test cases the section needs. `cases` is the number of all."""
     return max(OPENED, round(max(BUDGETS) * cases))
 
 
 def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | None]) -> Html:
-    """Return the section of the ranking. `picture` returns the address of a thumbnail by its SHA-256."""
+    """Return the section with the ranking. `picture` returns a thumbnail's address from the SHA-256 of an image."""
     entries = [one.entry for one in found.first[:OPENED]]
     by_name = {one.name: one for one in found.orders} if found.known >= FEW_KNOWN else {}
     orders = [by_name[name] for name in _LOOKS if name in by_name]
@@ -59,7 +59,7 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
 
 
 def _opens(found: Ranking, images: int, listed: Listed) -> str | None:
-    """Return the address of the first images. None if the figures of the studio's order count other images."""
+    """Return the address of the first images; None if the figures are about other images than the ranking shows."""
     # An order is judged by the images of known truth only. They head the list only if they come before all others.
     judged_by_these = found.known_first and 0 < images <= len(found.first)
     return listed([one.entry for one in found.first[:images]], 0) if judged_by_these else None
@@ -73,7 +73,7 @@ def _sentence(orders: dict[str, Order], found: Ranking) -> str:
 
 
 def _curves(orders: Sequence[Order], images: int) -> tuple[list[tuple[str, str]], str]:
-    """Return the line style and the points of each order's curve, and a description of all curves in words."""
+    """Return (line style, points) of each order's curve, and a text that describes all curves."""
     most = max(one.all_faults for one in orders)
     words = "; ".join(f"{_WORDS[one.name]}: {one.found(images // 10):,} faults in the first tenth" for one in orders)
     return [(_LOOKS[one.name], found_points(one, images, most)) for one in orders], words
@@ -84,7 +84,7 @@ def _share(share: float) -> str:
 
 
 def _said_of(one: RankedCase, found: Ranking) -> tuple[str, str]:
-    """Return the text below the picture of a test case, and the text added to its title."""
+    """Return the text below a test case's picture, and the text to add to the picture's title."""
     text = one.label
     if found.kind == "segmentation":
         text = f"loses {one.said}" if one.said else "loses no class" if one.right else one.edits or "no edit"

@@ -1,4 +1,4 @@
-"""The result of an evaluation. `Links` hold the addresses of the images behind its numbers; a report has none. Pure."""
+"""The result of an evaluation as HTML. `Links` lead to the images behind each number; a report has none. Pure."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from ui.evaluate.words import Links, clipped
 from ui.markup import Html
 
 MOST_LABELS = 14
-"""Maximum number of labels of a confusion matrix. If there are more, the labels whose accuracy falls most are shown."""
+"""Maximum number of labels in a confusion matrix. Beyond it, the labels whose accuracy falls most are shown."""
 MOST_NARROW = 6
-"""Maximum number of labels with which two matrices fit side by side on a laptop."""
+"""Maximum number of labels for which two matrices fit side by side on a laptop."""
 _WRONG = {"classification": "wrong", "segmentation": "loses a class"}
 NAMED_FEW = 3
-"""Maximum number of names in the line that unfolds the rows with too few test cases."""
+"""Maximum number of names in the line that unfolds rows with few test cases."""
 SHOWN_ROWS = 10
 """Maximum number of visible rows of a table; the rest unfolds."""
 MOST_ROWS = 100
-"""Maximum number of rows of a table. A browser needs seconds to lay out a thousand."""
+"""Maximum number of rows of a table. A browser needs seconds for the layout of a thousand."""
 _TABS: dict[EditTable, str] = {"alternative": "New words", "edit type": "Edit type", "keyword": "Replaced words"}
 
 
 def result_part(found: Evaluated, links: Links) -> Html:
-    """Return the answer of an evaluation, and the figures behind it."""
+    """Return the answer of an evaluation as a sentence, and all its figures."""
     values: dict[str, Any] = {}
     if found.effectiveness is not None:
         values = _of_classifier(found, found.effectiveness, links)
@@ -77,7 +77,7 @@ def _of_classifier(found: Evaluated, effect: Effectiveness, links: Links) -> dic
 
 
 def _class_place(row: ClassRow) -> tuple[float | str, ...]:
-    """Return the sort key of a class: the largest loss first, then those without a figure, most wrong cases first."""
+    """Return a key to sort classes by loss, largest first. Those without a figure come last, most wrong cases first."""
     if row.difference.value is not None:
         return False, -row.difference.value, row.label
     return True, -row.wrong_cases, row.cases, row.label
@@ -109,15 +109,15 @@ def _of_segmenter(found: Evaluated, effect: SegmentationEffect, losses: LossEffe
 
 
 def change_of(one: SegmentedClass) -> Figure:
-    """Return the IoU of a class on generated images minus that on originals, without an interval."""
+    """Return the change in the IoU of a class, generated images minus originals, without an interval."""
     if one.iou_original is None or one.iou_generated is None:
         return Figure(None, why="these images lack the class")
     return Figure(one.iou_generated - one.iou_original)
 
 
 def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int]) -> dict[str, object]:
-    """Return the matrices of originals and generated images for the labels `there`. If these are more than
-    `MOST_LABELS`, show only those that lose most right answers.
+    """Return the matrices of originals and generated images for the labels numbered `there`. If these are more than
+    `MOST_LABELS`, show only the labels that lose most right answers.
     """
     before, after = shares
     chosen, left_out = list(there), ""
@@ -133,15 +133,15 @@ def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Seq
 
 
 def _columns(found: Evaluated, classes: int, labels: int) -> str:
-    """Return the CSS class names of three columns. The third is below the tables or below the matrices, whichever are
-    shorter. `classes` and `labels` are the numbers of their rows.
+    """Return the CSS classes for three columns. The third is placed below the tables or below the matrices, whichever
+    are shorter. `classes` and `labels` are their numbers of rows.
     """
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), adjacent) for adjacent in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
 
 
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool) -> bool:
-    """Return True if the tables are probably shorter than the two matrices (side by side if `adjacent`)."""
+    """Return True if the tables are probably shorter than both matrices, which stand side by side if `adjacent`."""
     table = first_table(found)
     edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
     tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8
@@ -150,21 +150,21 @@ def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool
 
 
 def worst_few(what: str, rows: Sequence[tuple[str, int, int]]) -> str:
-    """Return the end of the line that unfolds rows with too few test cases: the first names with an error, or "".
-    `rows` hold a name, the number of wrong test cases and of all. `what` is the error, such as "newly wrong".
+    """Return text for the line that unfolds rows with few test cases: the first names with wrong ones; "" without any.
+    Each of `rows` has a name, the number of wrong test cases and of all. `what` names the error, such as "newly wrong".
     """
     few = [f"{name} {wrong} of {cases}" for name, wrong, cases in rows if wrong and cases < FEWEST_CASES]
     return f"; {what}: {', '.join(few[:NAMED_FEW])}" if few else ""
 
 
 def rows_standing(sizes: Iterable[int]) -> int:
-    """Return the number of visible rows of a table. `sizes` are the numbers of test cases of its rows."""
+    """Return the number of rows of a table that are visible at first. `sizes` has each row's number of test cases."""
     counts = list(sizes)
     return min(sum(size >= FEWEST_CASES for size in counts) or len(counts), SHOWN_ROWS)
 
 
 def first_table(found: Evaluated) -> EditTable | None:
-    """Return the table of edits to open first: one with figures, else the one with the largest row; None if none."""
+    """Return the table of edits to open first: one with figures, else the one with the largest row, else None."""
     present = [table for table in _TABS if found.edits.get(table)]
     with_figures = [table for table in present if any(one.row.change.value is not None for one in found.edits[table])]
     largest = sorted(present, key=lambda table: -max(one.row.n for one in found.edits[table]))
@@ -172,12 +172,12 @@ def first_table(found: Evaluated) -> EditTable | None:
 
 
 def newly_wrong(found: Evaluated) -> str:
-    """Return the column title of the tables of edits, such as "newly wrong"."""
+    """Return a column title for the tables of edits, such as "newly wrong"."""
     return "newly wrong" if found.kind == "classification" else "loses a class"
 
 
 def edit_tables(found: Evaluated) -> list[dict[str, object]]:
-    """Return the template values of each table of edits: by new words, by edit type, and by replaced words."""
+    """Return the values for each table of edits: by new words, by edit type, by replaced words."""
     tables: list[dict[str, object]] = []
     for table in (table for table in _TABS if found.edits.get(table)):
         rows = found.edits[table][:MOST_ROWS]

@@ -42,13 +42,13 @@ def retraining_part(
     disk: int = 0,
     time: ExpectedTime | None = None,
 ) -> Html:
-    """Return the whole retraining section. `results` are the kept results, latest first. `weights` are the files of the
+    """Return the whole retraining section. `results` are saved results, latest first. `weights` are the files of the
     latest, `disk` is the size of all trainings in bytes, and `time` is the expected time with the form's defaults.
     """
     place_fields = asdict(replace(place, beside="", other=None))
 
     def address(end: str, **query: Any) -> str:
-        """Return an address below /evaluate/retraining/ for the latest result."""
+        """Return an address below /evaluate/retraining/ about the latest result."""
         return evaluate_address(f"retraining/{end}", **place_fields, kept=results[0].number, **query)
 
     return render(
@@ -73,12 +73,12 @@ def retraining_part(
 
 
 def time_part(time: ExpectedTime | None) -> Html:
-    """Return the expected time of the training that a form describes. The part is empty if the time is unknown."""
+    """Return the text on how long the training in the form would take; empty if this is unknown."""
     return el("p", time.words if time is not None else "", id=TIME, class_="mut small", role="status")
 
 
 def _figures(found: RetrainingResult) -> dict[str, object]:
-    """Return the latest result for the template, with the columns of its table, each by arm (training data)."""
+    """Return the latest result for the template. The columns of its table are for the kinds of training data."""
     gains = {row.arm: row.gain for row in found.rows if row.set == ON_GENERATED and row.arm not in (ORIGINAL, BEFORE)}
     return {
         "found": found,

@@ -57,7 +57,7 @@ def add_retraining_routes(
 
     @fetched_at(app, f"{API}{TIME}")
     def time(request: Request) -> Mapping[str, Any]:
-        """Return the expected time of the training that the form describes; empty if such a training cannot begin."""
+        """Return how long the training in the form would take; empty if this training cannot begin."""
         try:
             sent = BeginRetraining.of(_known(request.query_params))
             expected = retrainings.expected(retraining_question(evaluations.asked(sent), sent))
@@ -97,5 +97,5 @@ def add_retraining_routes(
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an address without those that name a second model or version."""
+    """Return the fields of a page's address, without a second model or version to compare with."""
     return {name: value for name, value in data.items() if name not in ("beside", "other")}

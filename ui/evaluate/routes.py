@@ -51,33 +51,33 @@ At = Annotated[Place, Depends()]
 
 
 def to_evaluation(place: Place, **_: Any) -> tuple[str, str]:
-    """Return the text and the address of a link back to an evaluation."""
+    """Return text and address of a link back to the evaluation."""
     return "The evaluation", place.to()
 
 
 class _Pages:
-    """Values for the routes, read from the services."""
+    """Reads from the services the values that the routes need."""
 
     def __init__(self, studio: Studio) -> None:
         self.studio, self.evaluations = studio, studio.evaluations
 
     def asked(self, place: Place) -> EvaluationQuestion:
-        """Return the evaluation question that a page's address asks. Raises UserError for an invalid address."""
+        """Return the evaluation that a page's address describes. Raises UserError for an invalid address."""
         return self.evaluations.asked(OnModel.of(place.fields))
 
     def models(self, place: Place) -> Html:
-        """Return the part of the page that offers models for the images at `place`."""
+        """Return the part of the page where a person chooses a model for the images at `place`."""
         subject = OnModel.of(place.fields).subject
         cases, choices = self.evaluations.cases(subject), self.evaluations.models(subject)
         return page.models_part(choices, place, self.trained(cases.view.kind), len(cases.pictures))
 
     def trained(self, kind: TaskKind | None) -> list[TrainedModel]:
-        """Return the weights of all retrainings for one kind of task."""
+        """Return the weights from all retrainings that are for one kind of task."""
         return [one for one in self.studio.retrainings.trained() if one.found.kind == kind]
 
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
-        """Return the part for a model chosen before its images, and this model. If none is chosen, return the part with
-        all models, and None. Raises UserError if the chosen model is gone.
+        """Return the part about a model that was chosen before the images, and this model. If none is chosen, return
+        the part with all models, and None. Raises UserError if the chosen model is gone.
         """
         if not place.key:
             return page.models_part(self.evaluations.models(), place, self.studio.retrainings.trained()), None
@@ -87,7 +87,7 @@ class _Pages:
         return render("chosen", chosen=chosen, identity=identity, does=page.DOES), chosen
 
     def stand(self, place: Place) -> page.Stand:
-        """Return the progress of the evaluation at an address. Raises UserError for an invalid address."""
+        """Return the state of the evaluation at an address. Raises UserError for an invalid address."""
         service, question = self.evaluations, self.asked(place)
         drawing = service.controls.work.of(about_control(question.subject)) if service.controls is not None else ()
         control = next(iter(drawing), None)
@@ -105,7 +105,7 @@ class _Pages:
         return page.Stand(place, subject, title, mapping, service.pending(question), work, control=control)
 
     def parts(self, stand: page.Stand) -> dict[str, Html]:
-        """Return the parts of the page, without figures while a model predicts, since each batch would change them."""
+        """Return the parts of the page. While a model predicts, figures are left out, since each batch changes them."""
         result, compared = el("section", id="part-result"), el("section", id="part-compared")
         if stand.ready and not stand.at_work:
             evaluated = self.evaluations.evaluate(self.asked(stand.place))
@@ -132,7 +132,7 @@ class _Pages:
         )
 
     def ranking(self, place: Place) -> Html:
-        """Return the images to look at first, or text that says why there is no order."""
+        """Return the ranking of the images to look at first, or text that says why there is none."""
         try:
             question = self.asked(place)
             cases = self.evaluations.view(question.subject).cases
@@ -141,31 +141,31 @@ class _Pages:
             return render("no_ranking", refused=str(error))
 
     def likeness(self, place: Place) -> Html:
-        """Return the section on groups of similar edits and the likeness to originals, or the progress of this work."""
+        """Return the section on groups of similar edits and likeness to originals, or the progress of computing it."""
         question = self.asked(place)
         work = next(iter(self.studio.likeness.work.of(about(question))), None)
         figures = self.studio.likeness.figures(question) if work is None or not work.active else None
         return render("likeness", found=figures, work=work, listed=_listed, picture=thumb_url, acts=True)
 
     def factors(self, place: Place) -> Html:
-        """Return the section on what breaks the model together, or the reason why it cannot be shown."""
+        """Return the section on properties that together break the model, or the reason why there is none."""
         found, refused = _or_why(lambda: self.studio.factors.figures(self.asked(place)))
         values = {"listed": _listed, "parts_words": parts_words, "NOT_READ": NOT_READ, "SHOWN": SHOWN_ROWS}
         return render("factors", found=found, refused=refused, **values)
 
     def focus(self, place: Place) -> Html:
-        """Return the section on where the model looks, or the progress of this work, or why it cannot be shown."""
+        """Return the section on where in an image the model looks, or the progress of it, or why there is none."""
         work = next(iter(self.studio.focus.work.of(about(self.asked(place)))), None)
         found, refused = (None, "") if work is not None and work.active else self.focus_figures(place)
         return render("focus", found=found, work=work, refused=refused, acts=True)
 
     def focus_figures(self, place: Place) -> tuple[FocusFigures | None, str]:
-        """Return the figures on where the model looks and "", or None and the reason why there are none."""
+        """Return (figures on where in an image the model looks, ""), or (None, the reason why there are none)."""
         asked_both, figures = self.evaluations.asked_both, self.studio.focus.figures
         return _or_why(lambda: figures(*asked_both(OnTwoModels.of(place.compared_fields))))
 
     def evidence(self, place: Place) -> Html:
-        """Return the section with the evidence bundle, or the progress of writing it, or why none can be written."""
+        """Return the section with the evidence bundle, or the progress of writing it, or why it cannot be written."""
         question = self.asked(place)
         _, refused = _or_why(lambda: self.studio.evidence.require(question))
         work = next(iter(self.studio.evidence.work.of(about(question))), None)
@@ -186,7 +186,7 @@ class _Pages:
 
 
 def _or_why(make: Callable[[], T]) -> tuple[T | None, str]:
-    """Return what `make` returns and "", or None and the sentence of its UserError."""
+    """Return (result of `make`, ""), or (None, message of its UserError)."""
     try:
         return make(), ""
     except UserError as error:
@@ -194,7 +194,7 @@ def _or_why(make: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def _listed(entries: Sequence[int], image: int) -> str | None:
-    """Return the gallery's address of these entries, with `image` enlarged unless it is 0. None if it is too long."""
+    """Return the gallery's address for these entries, with `image` enlarged unless it is 0; None if it is too long."""
     to, _ = _or_why(lambda: list_address(entries))
     return f"{to}&image={image}&large=1" if to and image else to
 
@@ -266,7 +266,7 @@ def _add_pages(app: FastAPI, pages: _Pages, studio: Studio) -> None:
 
     @fetched_at(app, f"{API}drawing")
     def drawing(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Mapping[str, Any]:
-        """Return the progress of drawing a control set, without figures, since each image would change them."""
+        """Return the progress of drawing a control set. Figures are left out, since each image changes them."""
         if evaluations.controls is None:
             raise Missing("No reconstructions are being drawn: reload the page.")
         work = evaluations.controls.work.view(number)
@@ -316,14 +316,14 @@ def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
 
 
 def _work_said(work: WorkView) -> dict[str, Any]:
-    """Return the number of a job, and True if it is running. Raises UserError if the job failed."""
+    """Return the number of a job, and whether it is running. Raises UserError if the job failed."""
     if work.state == "failed":
         raise UserError(work.error)
     return {"work": work.id, "active": work.active}
 
 
 def plain_name(words: str) -> str:
-    """Return words as a file name: small letters, digits and hyphens, at most 80 characters."""
+    """Return a text as a file name: small letters, digits and hyphens, at most 80 characters."""
     return re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-").lower()[:80]
 
 
@@ -331,7 +331,7 @@ def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
     commands, evaluations = studio.commands, studio.evaluations
 
     def add(name: str, command: str, reply: Callable[[Place, Any], Mapping[str, Any]]) -> None:
-        """Let the page send a command about its evaluation, or about a job if the page names one."""
+        """Add a route by which the page sends a command about its evaluation, or about a job that it names."""
 
         def act(data: dict[str, Any]) -> Mapping[str, Any]:
             work, place = data.pop("work", None), _sent_place(data)
@@ -342,7 +342,7 @@ def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
         add_posted(app, f"{API}{name}", act)
 
     def look(data: dict[str, Any]) -> Mapping[str, Any]:
-        """Load a model that is chosen, named by a form, or trained here. In the reply, `go` is its page's address."""
+        """Load a model that is chosen, described in a form, or trained here. Reply with its page's address `go`."""
         if "trained" in data:
             data |= studio.retrainings.as_model(data.pop("trained"), str(data.pop("arm", "")))
         question = evaluations.asked(OnModel.of({**data, "mapping": ""}))
@@ -351,7 +351,7 @@ def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
         return {**progress, "go": place.to(key=model_choice_key(question.model))}
 
     def keep_trained(data: dict[str, Any]) -> Mapping[str, Any]:
-        """Keep the weights of a retraining as a model. Return its source and file, which a form needs."""
+        """Save the weights of a retraining as a model. Return its source and file, as fields for the form."""
         return studio.retrainings.as_model(data.get("trained", 0), str(data.get("arm", "")))
 
     for name in ("begin-predictions", "cancel-predictions"):
@@ -371,7 +371,7 @@ def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
 
 
 def _sent_place(data: Mapping[str, Any]) -> Place:
-    """Parse the images, model and comparison that a page sends. Raises UserError for what our pages never send."""
+    """Parse the images, model and comparison in a request. Raises UserError if no page of ours sends such values."""
     try:
         place: Place = from_plain(Place, data)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Addresses of the page Evaluate, and the text of its figures. Pure."""
+"""Addresses of the page Evaluate, and functions that write figures as text. Pure."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ LONGEST_MAPPING = 4000
 MINUS = "\N{MINUS SIGN}"
 OPENS = "Open these images"
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
-"""Matches a figure in the text of an answer, or an interval in brackets."""
+"""Pattern for a figure in a sentence, or for an interval in brackets."""
 _Number = Annotated[int | None, Field(ge=1, le=LARGEST_ID)]
 
 
 def _unix_lines(text: str) -> str:
-    """Return a text with "\\n" at the ends of its lines: forms of a browser end them with CR LF."""
+    """Return a text with "\\n" as line ends. Forms of a browser send CR LF."""
     return text.replace("\r\n", "\n")
 
 
 @dataclass(frozen=True)
 class Place:
-    """The content of an address of an evaluation page: images, model, and the model or version to compare with. FastAPI
-    reads it from the parameters of an address.
+    """The content of an evaluation page's address: images, model, and the model or version to compare with. FastAPI
+    reads it from the parameters of the address.
     """
 
     version: _Number = None
     filter: str = ""
-    """A filter, as in the address of the gallery."""
+    """A filter of the gallery, written as in the gallery's address."""
     split: str = ""
     key: str = ""
     """Key of the model, as in `ModelChoice.key`; "" while no model is chosen."""
@@ -49,30 +49,30 @@ class Place:
     beside: str = ""
     """Key of a second model to compare with; "" for none."""
     other: _Number = None
-    """Number of a second version to compare with, or None."""
+    """Number of a second version of the test set to compare with, or None."""
     weighing: Literal["", "case"] = ""
-    """"case" if each test case weighs the same, otherwise each source does."""
+    """"case" if each test case has the same weight, "" if each source image has the same weight."""
     among_labels: Literal["", "1"] = ""
-    """"1" if a classifier chooses among the classes of the labels only."""
+    """"1" if a classifier's answers are limited to the classes of the labels, else ""."""
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Return the fields of `services.evaluation.commands.OnModel`."""
+        """Return the values for the fields of `services.evaluation.commands.OnModel`."""
         fields = {name: value for name, value in asdict(self).items() if name not in ("beside", "other")}
         return {name: value for name, value in fields.items() if value not in (None, "")}
 
     @property
     def compared_fields(self) -> dict[str, Any]:
-        """Return the fields of a command that compares two models."""
+        """Return the values for a command that may compare two models."""
         return self.fields | ({"beside": self.beside} if self.beside else {})
 
     def to(self, end: str = "", **changes: Any) -> str:
-        """Return the address of this place with `changes`. `end` is appended to the page's path."""
+        """Return the address for this place after `changes` of its fields. `end` is appended to the page's path."""
         return evaluate_address(end, **asdict(replace(self, **changes)))
 
     @property
     def second(self) -> Place | None:
-        """Return this place with the second model or version instead of the first, or None without a second."""
+        """Return the place of the second model or version, to evaluate it alone; None if there is no second."""
         if self.beside:
             return replace(self, key=self.beside, beside="", other=None)
         if self.other is not None:
@@ -80,7 +80,7 @@ class Place:
         return None
 
     def images(self, cell: Cell, image: int = 0) -> str:
-        """Return the address of the images behind a number, with the entry `image` enlarged unless it is 0."""
+        """Return the address of the images that a figure counts, with the entry `image` enlarged unless it is 0."""
         cell_fields = {name: value for name, value in asdict(cell).items() if value}
         place_fields = asdict(replace(self, beside="", other=None))
         return evaluate_address("images", **place_fields, **cell_fields, **({"image": image} if image else {}))
@@ -88,22 +88,22 @@ class Place:
 
 @dataclass(frozen=True)
 class Links:
-    """Links of an evaluation's result. By default there are none, as in a report."""
+    """Links in the result of an evaluation. By default there are none, as in a report."""
 
     opened: Callable[[Cell], str | None] = lambda _cell: None
-    """Function that returns the address of the images behind a number, or None."""
+    """Function that returns the address of the images that a figure counts, or None."""
     picture: Callable[[str], str | None] = lambda _sha: None
-    """Function that returns the address of a thumbnail by its SHA-256, or None."""
+    """Function that returns a thumbnail's address from the SHA-256 of its image, or None."""
     image: Callable[[int, Cell], str | None] = lambda _entry, _cell: None
-    """Function that returns the address of one image behind a number, or None."""
+    """Function that returns the address of one of the images that a figure counts, or None."""
     control: Child = None
-    """Part of the page with the button that makes the control set, and its progress."""
+    """Part of the page with the button to draw the control set (images without an edit), and its progress."""
     weighed: Child = None
-    """Links to the figures with the other weighting, and with the other choice of classes."""
+    """Links to the figures with the other weighting, and with the other classes to choose from."""
     study: StudyPlan | str | None = None
-    """Plan of a study that can be drafted, or a sentence on why none can be; None if no study is needed."""
+    """Plan for a study of the images, or a sentence on why none can be drafted; None if no study is needed."""
     can_check: bool = False
-    """True if the page can start a check of the masks."""
+    """True if the page can start a check of the images' masks."""
 
 
 def evaluate_address(end: str = "", **query: Any) -> str:
@@ -118,7 +118,7 @@ def embedded(webp: bytes) -> str:
 
 
 def linked(shown: Child, link: str | None, title: str = OPENS, **attributes: Attribute) -> Child:
-    """Return the text as a link, or unchanged if `link` is None."""
+    """Return `shown` as a link, or unchanged if `link` is None."""
     return el("a", shown, href=link, class_="opens", title=title, **attributes) if link else shown
 
 
@@ -128,7 +128,7 @@ def per_cent(share: float | None, unit: bool = True) -> str:
 
 
 def signed(value: float | None, form: str = ".2f") -> str:
-    """Return a number with "+" or the typographic minus sign before it; "–" for None."""
+    """Return a number as text with "+" or a minus sign before it; "–" for None."""
     if value is None:
         return "–"
     text = f"{value:+{form}}"
@@ -136,7 +136,7 @@ def signed(value: float | None, form: str = ".2f") -> str:
 
 
 def points(value: float | None) -> str:
-    """Return a difference of shares in percentage points, such as "+21.3"."""
+    """Return a difference of two shares in percentage points, such as "+21.3"."""
     return signed(None if value is None else 100 * value, ".1f")
 
 
@@ -158,19 +158,19 @@ def p_words(p: float | None) -> str:
 
 
 def minus(text: str) -> str:
-    """Replace each hyphen of a text by a minus sign."""
+    """Return the text with minus signs in place of hyphens."""
     return text.replace("-", MINUS)
 
 
 def clipped(figure: Figure) -> Figure:
-    """Clip the interval of a figure to -1 to 1, the range of a change of a probability."""
+    """Return the figure with its interval limited to -1 to 1, the range of a change of a probability."""
     if figure.low is None or figure.high is None:
         return figure
     return replace(figure, low=max(-1.0, figure.low), high=min(1.0, figure.high))
 
 
 def strong_figures(answer: str) -> list[Child]:
-    """Return the text with its figures in bold, except their intervals."""
+    """Return a sentence with its figures in bold, except intervals."""
     pieces = _FIGURES.split(answer)
     return [
         el("b", minus(piece)) if place % 2 and not piece.startswith("(") else minus(piece) if place % 2 else piece

@@ -1,1 +1,1 @@
-"""The page Explore. Its modules turn values into markup; `parts` has pills, buttons and other small elements."""
+"""The page Explore. Its modules turn values into HTML; `parts` has labels, buttons and other small elements."""

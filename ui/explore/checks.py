@@ -1,4 +1,4 @@
-"""Findings about a result: the prediction of the model under test, and the outcomes of the image's checks."""
+"""Findings about a result: the model under test's prediction, and the outcomes of the image's checks."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ui.markup import Html, el
 from ui.templating import render
 
 OUTCOMES: Mapping[Outcome, tuple[Tone, str]] = DataTable(__file__, tuple[Tone, str], "outcomes")
-"""Colour and icon of a check's outcome. A tick says only that the image passes this check."""
+"""Colour and icon for each outcome of a check. A tick means only that the image passes this check."""
 OUTCOME_WORDS: Mapping[Outcome, str] = DataTable(__file__, str, "outcome_words")
 STANDINGS: Mapping[Standing, tuple[Tone, str]] = DataTable(__file__, tuple[Tone, str], "standings")
-"""Colour and icon of the model's result on an image. A tick says only that its prediction is right."""
+"""Colour and icon for each result of the model on an image. A tick means only that its prediction is right."""
 
 
 def findings(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
-    """Return the result of the model under test and the outcomes of the checks. A press on a check explains it."""
+    """Return the model under test's result and the outcomes of the checks. Pressing a check explains it."""
     return render(
         "explore/findings.html",
         verdict=verdict_pill(case, comparison),
@@ -41,14 +41,14 @@ def findings(state: RunState, case: StoredTestCase, comparison: ModelComparison)
 
 
 def explained(check: Check) -> str:
-    """Return the explanation of a check's outcome: its reason, the threshold, and what the check measures."""
+    """Return the explanation of a check: the reason for its outcome, the threshold, and what it measures."""
     requirement = "" if check.threshold is None else f"At least {_rounded(check, check.threshold)} passes."
     outcome = f"{OUTCOME_WORDS[check.outcome]}."
     return " ".join(part for part in (outcome, check.note, requirement, words_of(check).explanation) if part)
 
 
 def _figure(check: Check) -> tuple[str, str]:
-    """Return a check's figure and threshold, such as "0.82" and ", from 0.60". Without a figure, return words."""
+    """Return a check's figure and threshold, such as ("0.82", ", from 0.60"). Without a figure, return words."""
     if check.value is None or words_of(check).yes_or_no:
         return "cannot tell" if check.passed is None else "", ""
     requirement = "" if check.threshold is None else f", from {_rounded(check, check.threshold)}"
@@ -56,14 +56,14 @@ def _figure(check: Check) -> tuple[str, str]:
 
 
 def _rounded(check: Check, figure: float) -> str:
-    """Return a figure of a check as text. A figure just below the threshold gets a third digit, to look different."""
+    """Return a check's figure as text. If just below the threshold, it gets a third digit, so that it differs."""
     known = None not in (check.value, check.threshold)
     digits = 3 if known and not check.passed and f"{check.value:.2f}" == f"{check.threshold:.2f}" else 2
     return f"{round(figure, digits) + 0.0:.{digits}f}"  # avoid "-0.00"
 
 
 def under_test_card(state: RunState, case: StoredTestCase | None, comparison: ModelComparison) -> Html:
-    """Return the card with the model's answers and the form to choose another one. Before a result, `case` is None."""
+    """Return the card with the model's answers, and the form to choose another. Without a result, `case` is None."""
     chosen, kind = state.settings.under_test, state.run.task.kind
     after = comparison.results.get(case.id) if case is not None else None
     label = case.task.label if case is not None and case.task.kind == "classification" else ""
@@ -85,7 +85,7 @@ def under_test_card(state: RunState, case: StoredTestCase | None, comparison: Mo
 
 
 def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Html | None:
-    """Return the model's result on an image in a few words, None if unknown. Its icons are not those of checks."""
+    """Return the model's result on an image as a short label; None if unknown. Its icons differ from checks' icons."""
     outcome = comparison.outcomes.get(case.id)
     if outcome is None:
         return None

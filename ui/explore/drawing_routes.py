@@ -1,4 +1,4 @@
-"""Routes for pictures while an image is prepared and drawn: control images for the current settings, and previews."""
+"""Routes for pictures during the preparation and drawing of an image: control images (such as edges), and previews."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ LONGEST = 4096
 
 
 class ControlQuery(ConditioningSettings):
-    """Query of a control image: the settings to draw it with, and its size."""
+    """Query of a control image: the settings to draw it, and its size."""
 
     short_side: int | None = None
-    """Pixels of the short side at which the control image is drawn; None for the profile's value."""
+    """Length in pixels of the control image's short side; None for the profile's value."""
     longest: int = 0
-    """Maximum number of pixels to send for the longer side; 0 for all."""
+    """Maximum length in pixels of the longer side as it is sent; 0 for no limit."""
     v: str = ""
-    """Digits of the mask's hash, if the picture depends on the mask, so that another mask has another address."""
+    """Part of the mask's hash if the picture depends on the mask, so that its address changes with the mask."""
 
 
 def add_drawing_routes(
     app: FastAPI, control_images: ControlImages, previews: Previews, defaults: GenerationSettings
 ) -> None:
-    """Add the routes to `app`, before the pages are mounted. `defaults` give the size of a control image."""
+    """Add the routes to `app`; the pages must be mounted later. `defaults` give the size of a control image."""
 
     @app.get("/control/{run_id}.png", include_in_schema=False)
     def control(run_id: str, request: Request) -> Response:
-        """Return the control image of a run under the settings of the query, a `ControlQuery`."""
+        """Return the control image of a run, drawn with the settings in the query (a `ControlQuery`)."""
         try:
             query = ControlQuery.model_validate(dict(request.query_params))
         except ValidationError as error:

@@ -22,11 +22,11 @@ HIDDEN = {
     "perturbations.per_type",
     "backgrounds.captions",
 }
-"""Settings that the form of settings leaves out, because the body of their card always shows them."""
+"""Settings without a field in the general form of settings, as the body of their card always shows them."""
 
 
 def settings_form(sections: Mapping[str, BaseModel]) -> Html:
-    """Return a field for each setting of each section; a change is saved at once."""
+    """Return a form with a field for each setting of each section. Each change is saved at once."""
     rows = [
         (section, name, settings, field.description)
         for section, settings in sections.items()
@@ -37,7 +37,7 @@ def settings_form(sections: Mapping[str, BaseModel]) -> Html:
 
 
 SOURCES: Mapping[str, str] = DataTable(__file__, str, "sources")
-"""Name and description of each source that a model under test can come from."""
+"""Name and description of each place from which a model under test can be loaded."""
 PROFILE = {"profile": "the profile's own"}
 LAYOUTS = ("channels first", "channels last")
 

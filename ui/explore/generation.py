@@ -1,4 +1,4 @@
-"""The card of stage 5: the gate with its settings and the control image, and the progress of the images."""
+"""The card of stage 5. Before the drawing: its settings, control image and approval. After that: its progress."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ui.templating import render
 
 STAGE: StageName = "generation"
 DOUBTS_NAMED = 3
-"""Maximum number of ticked captions with a failed check that are named; the others are counted."""
+"""Maximum number of ticked captions with a failed check whose names are listed; the others are counted."""
 LISTED = 40
-"""Maximum number of images that the gate lists; the others are counted."""
+"""Maximum number of planned images that are listed; the others are counted."""
 SEEDS: Mapping[SeedMode, tuple[str, str]] = DataTable(__file__, tuple[str, str], "seeds")
 START_WORDS: Mapping[Start, tuple[str, str]] = DataTable(__file__, tuple[str, str], "starts")
 FIELDS: Mapping[str, str] = DataTable(__file__, str, "fields")
 OF_INVERTED = ("fresh_noise", "fresh_noise_by_type", "inversion_evaluations")
-"""Settings that matter only if images start from the inverted source."""
+"""Settings that matter only if images are drawn from the inverted source, not from noise."""
 NOT_READ = "negative prompt (not read at guidance 1)"
 OPEN_SECTIONS = ("generation", "conditioning")
-"""Sections of the settings with a form of their own on the card. Other sections of a method share a general form."""
+"""Sections of settings with their own form on the card. All other sections of a method share a general form."""
 NAMES: Mapping[ControlKind, str] = DataTable(__file__, str, "names")
 MEANINGS: Mapping[ControlKind, str] = DataTable(__file__, str, "meanings")
 SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
@@ -39,7 +39,7 @@ SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
 
 
 def generation_card(state: RunState, profile: ProfileOptions) -> Html:
-    """Return the card of the gate: the images that approval would start and their cost, or the progress of drawing."""
+    """Return the card of stage 5: the images that an approval would start and their cost, or the drawing's progress."""
     running = running_stage(state.job) == STAGE or _waits(state)
     word, tone = _state_word(state, running)
     drawing, method, plan = state.settings.generation, state.recipe.drawing_method, state.gate.plan
@@ -118,7 +118,7 @@ def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:
 def preset_chips(
     drawings: Sequence[GenerationSettings], presets: Presets, do: str = "preset", **data: str
 ) -> Html | None:
-    """Return a chip for each preset, marked if all `drawings` have its values. A press does the action `do`."""
+    """Return a chip for each preset, marked if all `drawings` have its values. Pressing it does the action `do`."""
     settings = [drawing.model_dump(mode="json") for drawing in drawings]
     chips = [
         (
@@ -140,7 +140,7 @@ def _doing(state: RunState) -> str:
 
 
 def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
-    """Return the panel of the control image, which a button opens. Its pictures load only while it is open."""
+    """Return the panel with the control image, which a button opens. Its pictures load when it is opened."""
     settings = state.settings.conditioning
     fields = type(settings).model_fields
     return render(
@@ -170,7 +170,7 @@ def control_url(state: RunState) -> str:
 
 
 def _being_drawn(job: JobView | None) -> str:
-    """Return the progress of a job that only draws a control image, or ""."""
+    """Return the progress of a job that only draws a control image; "" for any other."""
     if job is None or not job.active or job.stages:
         return ""
     if job.state == "waiting":

@@ -1,4 +1,4 @@
-"""One result as large as possible, in one of several modes: beside the source, as edges, as a difference."""
+"""One result as large as possible. A mode shows it beside the source, as edges, or as a difference, for example."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from ui.templating import render
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode of the large picture: one way to show a result."""
+    """A mode of the large picture, which is one way to show a result."""
 
     title: str
     words: str
     artifact: str = ""
-    """Name of the artifact that the mode shows, or ""."""
+    """Name of the artifact (a picture stored with the result) that the mode shows, or ""."""
 
 
 FIRST, LAST = DataTable(__file__, Mode, "first"), DataTable(__file__, Mode, "last")
 
 
 def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
-    """Return the modes that show a result of a method with these artifacts, in the order of their tabs and keys."""
+    """Return the modes for a result with these artifacts, in the order of their tabs and number keys."""
     of_artifacts: dict[str, Mode] = {}
     for artifact in artifacts:
         value = re.sub(r"\W+", "-", artifact.name)
@@ -48,31 +48,31 @@ def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
 
 @dataclass(frozen=True)
 class View:
-    """State of a page that its browser keeps: the selected test case, the mode, and which parts are open."""
+    """State of a page that the browser keeps: selected test case, mode, and open parts."""
 
     case: int | None = None
     """Id of the selected test case, or None for the newest."""
     mode: str = "result"
     only: str = ""
     follow: bool = False
-    """True to show the image that is being drawn, such as one of a new seed, until it is ready."""
+    """True to show the image that is being drawn until it is ready, instead of the selected test case."""
     edited: bool = False
-    """True while the list of runs shows the shares of values that people changed."""
+    """True while the list of runs shows how many values people changed."""
 
 
 def usable_mode(mode: str, state: RunState, case: StoredTestCase, comparison: ModelComparison) -> str:
-    """Return the mode, or "result" if this test case has nothing to show in it."""
+    """Return `mode`, or "result" if this test case has nothing to show in that mode."""
     return mode if mode in _usable(state, case, comparison) else "result"
 
 
 def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
-    """Return a tab for each mode, with its key, and the buttons for source, size and the full window."""
+    """Return a tab for each mode, with its key, and buttons for the source, the size and the full window."""
     usable = _usable(state, case, comparison)
     return render("explore/modes.html", modes=modes(artifacts_of(case)), usable=usable, mode=mode)
 
 
 def source_picture(state: RunState) -> Html:
-    """Return the source image as large as the window allows, while there is no result."""
+    """Return the source image, as large as the window allows. It is shown until there is a result."""
     width, height = state.source_size
     words = f"Source image: {state.caption or state.run.name}"
     return render("explore/source_picture.html", state=state, words=words, aspect=f"{width / height:.4f}")
@@ -136,7 +136,7 @@ def beside_source(
     before_words: str = "source",
     looks: str = "",
 ) -> Html:
-    """Return two panes of the same size: the source, or `before` in its place, and `shown`."""
+    """Return two panes of the same size: the source (or `before` instead) and `shown`."""
     return render(
         "explore/large.html",
         mode=mode,

@@ -1,4 +1,4 @@
-"""Text and title of the Explore page while Gradio's scripts load. The scripts bring Gradio's own `head` and title."""
+"""Text and title of the Explore page until Gradio's scripts have loaded. These bring their own `head` and title."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ui.theme import MISSING
 
 STILL_LOADING = "This page is still loading. If it does not appear, check the connection, then reload the page."
 PATIENCE = 8
-"""Seconds after which a page that is still empty says what to do."""
+"""Seconds after which a page that is still empty tells the person what to do."""
 _PAGE, _HEAD = "/", b"<head>"
 # The style is inline because Gradio's scripts also load the style sheets.
 _FIRST = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ for _name, _value in (("MISSING_WORDS", MISSING), ("LOADING_WORDS", STILL_LOADIN
 
 
 class SaysWhatIsMissing:
-    """ASGI middleware inside Gradio, before compression. It inserts `_FIRST` into the document of the Explore page."""
+    """ASGI middleware, inside Gradio before compression. It inserts `_FIRST` into the Explore page's document."""
 
     def __init__(self, app: Application) -> None:
         self.app = app

@@ -41,10 +41,10 @@ from ui.scripts.endpoints import token_of
 from ui.scripts.uploads import keep_to_uploads, uploaded
 
 PARTS = ("top", "runs", "together", "start", "upload-note", "source", GENERATION, "pictures", "queue", "keys")
-"""The fixed parts of the page. Each stage of any recipe adds a part."""
+"""Names of the fixed parts of the page. Each stage of a recipe adds another part."""
 LARGEST_UPLOAD = "200mb"
 OWN = "field"
-"""Value of `Performed.where` for a problem that the field itself shows."""
+"""Value of `Performed.where` if the field shows the problem itself."""
 LONGEST_SEARCH = 200
 NAMED = 3
 """Maximum number of refused runs that a message names; the others are counted."""
@@ -59,18 +59,18 @@ log = logging.getLogger(__name__)
 
 
 class Action(BaseModel):
-    """One command from the page, with the versions that the page showed. "open", "new" and "poll" only read."""
+    """One command from the page, with the versions of data that the page showed. "open", "new", "poll" only read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(max_length=80)
     fields: dict[str, Any] = {}
     version: int = 0
-    """Version number of the value that the stage's card showed; 0 outside such a card."""
+    """Version of the stage's value that the card showed; 0 for a command from elsewhere."""
     state: int = 0
-    """Number of the run's state that the page showed."""
+    """Number of the run's state when the page last showed it."""
     own: bool = False
-    """True if a field sent the command. The field then shows a refusal itself."""
+    """True if a field sent the command. The field then shows an error itself."""
 
 
 class Batch(BaseModel):
@@ -80,17 +80,17 @@ class Batch(BaseModel):
 
     do: tuple[Action, ...] = ()
     run: str = ""
-    """The run that the page shows; "" for the start page."""
+    """Id of the run that the page shows; "" for the start page."""
     tab: str = ""
-    """Name of this page, different in each browser tab."""
+    """Name of the browser tab, different in each tab."""
     view: View = View()
     find: str = ""
     picked: tuple[Annotated[str, Field(max_length=80)], ...] = Field((), max_length=MOST_TOGETHER)
-    """The ids of the runs that are selected: the start page shows them together."""
+    """Ids of the runs that are selected on the start page, which shows them in one table."""
     seen: dict[str, str] = {}
-    """Hash of each part that the page shows, by the part's name."""
+    """Hash of each part of the page as it is shown, by the part's name."""
     revision: str = ""
-    """Revision in the last reply; "" before the first."""
+    """Revision that the last reply contained; "" before the first reply."""
 
 
 class GivenFile(BaseModel):
@@ -107,11 +107,11 @@ class GivenPicture(GivenFile):
     """A picture to begin a run with."""
 
     label: str = Field("", max_length=1000)
-    """Label of the picture, from the name of its folder."""
+    """Label of the picture, taken from the name of its folder."""
 
 
 class GivenMask(GivenFile):
-    """The mask of a run."""
+    """A mask for a run, as a file."""
 
     run: str = Field(max_length=80)
     classes: str = Field("", max_length=LONGEST_TEXT)
@@ -120,13 +120,13 @@ class GivenMask(GivenFile):
 
 @dataclass(frozen=True)
 class PageValues:
-    """Everything that the page shows, read once for a reply."""
+    """All values that the page shows, read once for each reply."""
 
     profile: ProfileOptions
     samples: tuple[Sample, ...]
     listing: Listing
     latest: tuple[RunSummary, ...]
-    """The latest runs, regardless of the search."""
+    """The latest runs, whether or not the search finds them."""
     jobs: tuple[JobView, ...]
     """Running and waiting jobs, in order."""
     waiting_for: str
@@ -135,15 +135,15 @@ class PageValues:
     state: RunState | None
     """The open run, or None on the start page."""
     comparison: ModelComparison
-    """Results of the model under test on the open run."""
+    """Results of the model under test on the images of the open run."""
     edited: tuple[EditedShare, ...] | None
-    """Share of each stage's values that people changed, or None while that list is closed."""
+    """Share of values that people changed, by stage; None while this list is closed."""
     together: TogetherState
     """The selected runs; empty while a run is open."""
     example: ExampleView | None
-    """The example of the workspace, or None while a run is open."""
+    """The state of the example workspace, or None while a run is open."""
     example_offered: bool
-    """True if the studio can make an example."""
+    """True if the studio can create the example."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,9 @@ class Performed:
     run_id: str
     problem: str = ""
     where: str = ""
-    """The card that the problem belongs to: a stage, "source" or "start"; or OWN."""
+    """Name of the card that shows the problem: a stage, "source" or "start"; or OWN."""
     field: str = ""
-    """The field of the command that the problem belongs to; "" for none."""
+    """Field of the command that caused the problem; "" for none."""
     undone: Undone | None = None
 
 
@@ -166,7 +166,7 @@ class Explorer:
     studio: Studio
 
     def answer(self, batch: Batch) -> Reply:
-        """Perform the actions of a page up to the first that fails, and return the parts that changed."""
+        """Perform the actions that a page sends, until one fails. Return the parts of the page that changed."""
         if batch.revision == self._revision(batch) and all(action.name == "poll" for action in batch.do):
             return {"same": True}
         done, ended = Performed(batch.run), 0
@@ -183,7 +183,7 @@ class Explorer:
         return {**self._reply(done, batch), "ended": ended}
 
     def perform(self, run_id: str, action: Action, tab: str = "") -> Performed:
-        """Perform one action on the page that shows `run_id`. A UserError becomes the problem of its card."""
+        """Perform one action on the page that shows `run_id`. Return a UserError as a problem with its card."""
         name, fields = action.name, action.fields
         if name == "poll":
             return Performed(run_id)
@@ -218,7 +218,7 @@ class Explorer:
         return f"Not done for {len(messages)} of {len(messages) + len(done.done)}. {' '.join(messages[:NAMED])}{more}"
 
     def _note(self, command: type[Command], fields: Mapping[str, Any], run_id: str, error: UserError) -> str:
-        """Return the name of the card that shows a problem. A stage's card shows it until the person tries again."""
+        """Return the name of the card that shows an error. A stage's card shows it until the person tries again."""
         if not issubclass(command, RunCommand) or not run_id:
             return "source" if run_id else "start"
         stage = command.about(fields)
@@ -228,11 +228,11 @@ class Explorer:
         return stage
 
     def take_picture(self, body: GivenPicture) -> Reply:
-        """Open the run that an uploaded picture contains, or begin a new run with the picture and a label."""
+        """Open the run stored in an uploaded picture, or begin a new run with the picture and its label."""
         return self._take(body, lambda data: vars(self.studio.exchange.take_picture(data, body.name, body.label)))
 
     def take_run(self, body: GivenFile) -> Reply:
-        """Open the run that an uploaded file contains."""
+        """Open the run stored in an uploaded file."""
         return self._take(body, lambda data: vars(self.studio.exchange.take_run(data)))
 
     def give_mask(self, body: GivenMask) -> Reply:
@@ -240,7 +240,7 @@ class Explorer:
         return self._take(body, lambda data: {"said": self.studio.runs.give_mask(body.run, data, body.classes)})
 
     def _take(self, body: GivenFile, take: Callable[[bytes], Reply]) -> Reply:
-        """Return the reply to a file: the "problem" if it was refused, and "offer": "new" if it can begin a run."""
+        """Read an uploaded file. The reply has a "problem" if refused, and "offer": "new" if it can begin a run."""
         try:
             return {"problem": "", **take(uploaded(body.path).read_bytes())}
         except NoRun as error:
@@ -272,14 +272,14 @@ class Explorer:
         )
 
     def _revision(self, batch: Batch) -> str:
-        """Return a text that differs once the page may have to show something else: after each change, and in any case
-        every half second during work, else every minute.
+        """Return a text that changes when the page may be outdated: after each change of the data, every half second
+        while there is work, and else every minute.
         """
         shown = fingerprint(repr((batch.run, batch.view, batch.find, batch.picked)))
         return f"{self.studio.revisions.now(0.5 if self._works(batch.run) else 60)}.{shown}"
 
     def _works(self, run_id: str) -> bool:
-        """Return True while a page changes without a person's action."""
+        """Return True while the page may change without a person's action."""
         return bool(self.studio.jobs.active()) or (not run_id and self.studio.example.active)
 
     def _reply(self, done: Performed, batch: Batch) -> Reply:
@@ -361,7 +361,7 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
 
 
 def render(values: PageValues) -> dict[str, str]:
-    """Return the markup of every part, each after its hash. Parts of a run are empty on the start page."""
+    """Return the HTML of every part by name, each with its hash. Parts of a run are empty on the start page."""
     profile, samples, state, jobs = values.profile, values.samples, values.state, values.jobs
     run_id = state.run.id if state is not None else ""
     parts: dict[str, Html] = dict.fromkeys((*PARTS, *stage_kinds()), Html(""))
@@ -392,6 +392,6 @@ def _stamp(part: str) -> str:
 
 
 def _slot(name: str) -> None:
-    """Add an empty element for a part of the page, and pass the element to the script's function `part`."""
+    """Add an empty element for a part of the page. The script's function `part` then fills it."""
     place = f'<div class="studio" data-part="{name}"></div>'
     gr.HTML("", html_template=place, js_on_load=_PLACE, apply_default_css=False, elem_id=f"part-{name}")

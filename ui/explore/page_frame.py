@@ -1,4 +1,4 @@
-"""The header, the start page with the example, the card of the source, and the help window (keys: `assets/keys.js`)."""
+"""The header, the start page with the example, the source's card, and the help window (keys: `assets/keys.js`)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def header(
     saved: datetime | None,
     steps: RunSteps | None = None,
 ) -> Html:
-    """Return the header: the job at work, the profile, the last save, undo and redo from `steps` of the run."""
+    """Return the header: running job, profile, last save, and buttons to undo and redo `steps` of the run."""
     job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
     job_words = _doing(job, waiting_for, run_id) if job is not None else ""
     values = {"profile": profile, "saved": clock(saved) if saved is not None else None, "steps": steps}
@@ -64,13 +64,13 @@ def _doing(job: JobView, waiting_for: str, run_id: str) -> str:
 def start_page(
     samples: tuple[Sample, ...], titles: Sequence[str], below: bool = False, example: Html | None = None
 ) -> Html:
-    """Return the start page: the `titles` of the stages, the `example` and the samples, above the field of uploads."""
+    """Return the start page: `titles` of the stages, the `example` and the samples, above the field for uploads."""
     stages = [(title, PLAIN.get(title, ""), EXPLAINED.get(title, "")) for title in titles]
     return render("explore/start.html", samples=samples, below=below, example=example, stages=stages)
 
 
 def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample, ...] = ()) -> Html:
-    """Return the source's card: name, corrections to the picture, the task of the model under test and its mask."""
+    """Return the source's card: its name, corrections of the picture, the model under test's task, and the mask."""
     run = state.run
     last = run.jobs[-1] if run.jobs else None
     cut_off = last is not None and last.state == "interrupted" and state.gate.plan is not None and not state.active
@@ -104,7 +104,7 @@ def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
 
 
 def example_card(view: ExampleView, offered: bool) -> Html | None:
-    """Return the card of the example workspace. None if there is no example and none is `offered`."""
+    """Return the card of the example workspace; None if it does not exist and is not `offered`."""
     if not offered and view.state == "none":
         return None
     links = [("Batches", BATCHES), ("Images", gallery_address()), ("Test sets", SETS)]
@@ -120,11 +120,11 @@ GROUPS = {
     name: (*_DIGITS, *rows) if name == _LOOKS else rows
     for name, rows in DataTable(__file__, tuple[tuple[Keys, str], ...]).items()
 }
-"""Keys and their meaning, by the name of their group. Keys of the same tuple are pressed together."""
+"""Keys and their meanings, by name of the group. The keys in one tuple are pressed together."""
 
 
 def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
-    """Return the help window, closed. `thresholds` are the thresholds of image checks by name, where known."""
+    """Return the closed help window. `thresholds` are the known thresholds of image checks, by check."""
     parts = (("help-keys", "Keys"), ("help-stages", "The stages"), ("help-checks", "The checks"))
     findings = [(words, CAPTION_WORDS.get(name)) for name, words in FAILED.items()]
     explained = {"groups": GROUPS, "stages": EXPLAINED.items(), "checks": WORDS, "findings": findings}

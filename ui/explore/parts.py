@@ -1,4 +1,4 @@
-"""Small elements of pages: pills, buttons, icons, fields of settings, help, marked differences, and times as text."""
+"""Small HTML elements: labels, buttons, icons, fields of settings, help, marked differences, and times as text."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Size = tuple[int, int]
 """Width and height of a picture, in pixels."""
 
 CONTROL = "drawing the control image"
-"""Label of a job that belongs to no stage and draws the control image."""
+"""Label for a job that only draws the control image, so it belongs to no stage."""
 
 UNKNOWN_PICTURE = "not a drawn scene"
 WORTH_A_MARK = 3
-"""Minimum number of unchanged words that are marked as far from a change. Fewer words are always shown."""
+"""Minimum number of words far from a change that are marked, so that small windows can hide them."""
 _POINTS = (".", ",", ";", ":", "!", "?")
 _ICONS = DataTable(__file__, str, "icons")
 
 
 def icon(name: str) -> Html:
-    """Return the icon of this name, as high as the text."""
+    """Return the icon with this name, as high as the text around it."""
     return Html(f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>')
 
 
@@ -44,7 +44,7 @@ def image_url(sha: str) -> str:
 
 
 def mask_url(sha: str) -> str:
-    """Return the address of a mask of the workspace, as colours to lay over its image."""
+    """Return the address of a mask of the workspace, as a coloured picture to lay over its image."""
     return f"/masks/{sha}.png"
 
 
@@ -54,7 +54,7 @@ def thumb_url(sha: str) -> str:
 
 
 def pill(text: Child, tone: Tone = "", **attributes: str | bool | None) -> Html:
-    """Return a word on a tinted background."""
+    """Return a small label: text on a tinted background."""
     return el("span", text, class_=f"pill {tone}".strip(), **attributes)
 
 
@@ -74,12 +74,12 @@ def small(*words: Child, **attributes: Attribute) -> Html:
 
 
 def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:
-    """Return a line that unfolds its content when a person presses it."""
+    """Return a line that shows more content when a person presses it."""
     return el("details", el("summary", title), *content, class_="more-line", **attributes)
 
 
 def setting_input(section: str, name: str, settings: BaseModel, field_id: str, /, **more: Any) -> Html:
-    """Return the input of one setting. `more` are further HTML attributes."""
+    """Return the input element for one setting. `more` are further HTML attributes."""
     field, value = type(settings).model_fields[name], getattr(settings, name)
     common: dict[str, Any] = {"id": field_id, "data_do": "setting", "data_setting": f"{section}.{name}", **more}
     if isinstance(value, bool):
@@ -97,7 +97,7 @@ def _bound(field: FieldInfo, name: str) -> Any:
 
 
 def help_window(words: str, links: Iterable[tuple[str, str]], *content: Child) -> Html:
-    """Return the closed help window, which `assets/help.js` opens. `links` are the ids and titles of its sections."""
+    """Return the help window, closed; `assets/help.js` opens it. `links` are (id, title) of its sections."""
     close = button(icon("cross"), look="s q icon-only", data_close_window=True, aria_label="Close")
     ways = [button(name, look="s q", data_scroll_to=section) for section, name in links]
     head = el("header", el("h2", "Help"), ways, el("span", class_="grow"), close)
@@ -157,7 +157,7 @@ def seconds(value: float) -> str:
 
 
 def left(value: float | None) -> str:
-    """Return the time left, after a separating dot; "" if it is unknown."""
+    """Return the time left as text, after a separating dot; "" if it is unknown."""
     if value is None:
         return ""
     whole = max(1, round(value))
@@ -165,13 +165,13 @@ def left(value: float | None) -> str:
 
 
 def about(value: float) -> str:
-    """Return an estimated time as rounded text, such as "about 11 s"."""
+    """Return an estimated time as text, rounded, such as "about 11 s"."""
     if value < 1.5:
         return "about a second"
     return f"about {round(value)} s" if value < 90 else f"about {round(value / 60)} min"
 
 
 def short_model(name: str, known: Mapping[str, str]) -> str:
-    """Return a model's short name: from `known`, or the end of its id. If " + " joins several names, shorten each."""
+    """Return a model's short name: from `known`, or the end of its id. Of names joined by " + ", shorten each."""
     parts = without_hashes(name).split(" + ")
     return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in parts)

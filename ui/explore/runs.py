@@ -1,5 +1,5 @@
-"""The list of runs with the actions of each, and the queue of their jobs. Also the table of several selected runs on
-the start page: the progress of each, and the settings, stages and images of all.
+"""The list of runs with buttons for each, and the queue of their jobs. Also the table of selected runs on the start
+page: the progress of each run, and the settings, stages and images of all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ui.templating import render
 
 SEARCH_FROM = 7
 SHOWN = 12
-"""Maximum number of waiting images of a job that are listed; the others are counted."""
+"""Maximum number of waiting images that are listed for a job; the others are counted."""
 
 
 def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | None = None) -> Html:
@@ -48,7 +48,7 @@ def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | Non
 
 
 def state_of(run: RunSummary, job: JobView | None) -> str:
-    """Return the progress of a run in a few words."""
+    """Return the state of a run in a few words."""
     if job is not None:
         if job.state == "waiting" or (job.stage is None and job.stages):
             return "in the queue"
@@ -64,7 +64,7 @@ def state_of(run: RunSummary, job: JobView | None) -> str:
 
 
 def date_words(moment: datetime, now: datetime) -> str:
-    """Return a time in everyday words: 10:42, yesterday, 3 Nov, 3 Nov 2024."""
+    """Return a time in everyday words, such as 10:42, yesterday, 3 Nov, 3 Nov 2024."""
     local = moment.astimezone(now.tzinfo)
     days = (now.date() - local.date()).days
     if days <= 0:
@@ -75,7 +75,7 @@ def date_words(moment: datetime, now: datetime) -> str:
 
 
 def queue_part(jobs: tuple[JobView, ...], names: Mapping[str, str], run_id: str, waiting_for: str) -> Html:
-    """Return the queue, or nothing if it is empty. `names` are the names of runs by id; `run_id` is the open run."""
+    """Return the queue of jobs, or nothing if it is empty. `names` maps run ids to names; `run_id` is the open run."""
     if not jobs:
         return Html("")
     number = sum(len(job.waiting) + len(job.at_parts) if job.parts else 1 for job in jobs)
@@ -118,20 +118,20 @@ def _doing(job: JobView, waits_for: str) -> str:
 
 TASKS = ("classification", "segmentation")
 Far = tuple[str, Tone, str, str, tuple[float | None, ...]]
-"""Progress of a run: text, colour, hint, a sentence below, and a tuple with the share of the progress bar, if any."""
+"""State of a run: text, colour, hint, a sentence below, and a tuple with the progress bar's share (0 to 1), if any."""
 SHARED = {
     "counterfactuals.captions": "captions",
     "generation.images_per_caption": "images of each",
     "generation.steps": "steps",
 }
-"""Settings shown at the top of the form for several runs, with their names there."""
+"""Settings shown first in the form for several runs, with the names that they have there."""
 ONE_BY_ONE = ("counterfactuals.chosen",)
-"""Settings that make sense for one picture only."""
+"""Settings that make sense only for a single picture."""
 DIFFERS = "differs"
 
 
 def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
-    """Return the table of the selected runs with its head; nothing if no run is selected."""
+    """Return the table of the selected runs with its header; nothing if no run is selected."""
     if not together.runs:
         return Html("")
     runs, states = ",".join(together.ids), together.runs
@@ -158,7 +158,7 @@ def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
 
 
 def _far(state: RunState) -> Far:
-    """Return the progress of a run, or why it cannot go on."""
+    """Return the state of a run, or why it cannot continue."""
     job = state.job
     if job is not None and job.active:
         if job.state == "waiting" or job.stage is None:
@@ -188,7 +188,7 @@ def _results(state: RunState) -> str:
 
 
 def _drawn(state: RunState) -> bool:
-    """Return True if a run has images of its present captions. An approval then draws further images."""
+    """Return True if a run has images of its current captions. An approval then draws further images."""
     return len(state.outdated) < len(state.run.test_cases)
 
 
@@ -229,7 +229,7 @@ def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
 
 
 def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
-    """Return the sections that the stages or method of any run read, in the order of the cards."""
+    """Return the sections of settings that the stages or the method of any run use, in the order of the cards."""
     of_stages = [stage.settings for state in states for stage in state.recipe.stages if stage.settings]
     of_methods = [name for state in states for name in (*state.recipe.drawing_method.sections, "generation")]
     sections = dict.fromkeys((*of_stages, *of_methods))
@@ -237,7 +237,7 @@ def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
 
 
 def _names(states: Sequence[RunState], profile: ProfileOptions, section: str) -> list[str]:
-    """Return the settings of a section that all runs read, without the settings in `SHARED` and `ONE_BY_ONE`."""
+    """Return the settings of a section that every run uses, except those in `SHARED` and `ONE_BY_ONE`."""
     section_settings = getattr(states[0].settings, section)
     own_fields = getattr(section_settings, "own_fields", None)  # for a control image, the fields of its kind
     names = [
@@ -253,7 +253,7 @@ def _names(states: Sequence[RunState], profile: ProfileOptions, section: str) ->
 
 
 def _choices(states: Sequence[RunState], profile: ProfileOptions, section: str, name: str) -> list[Any]:
-    """Return the values that a setting can be chosen from; empty if its field is a text field or a checkbox."""
+    """Return the values to choose from for a setting; empty if it has a text field or a checkbox."""
     annotation = type(getattr(states[0].settings, section)).model_fields[name].annotation
     if get_origin(annotation) is not Literal:
         return []
@@ -263,7 +263,7 @@ def _choices(states: Sequence[RunState], profile: ProfileOptions, section: str, 
 
 
 def _input(states: Sequence[RunState], section: str, name: str, field_id: str, runs: str) -> Html:
-    """Return the field for a setting of all runs. The field is empty if their values differ."""
+    """Return the field for one setting of several runs. The field is empty if their values differ."""
     settings = getattr(states[0].settings, section)
     more: dict[str, Any] = {}
     if common(states, lambda state: getattr(getattr(state.settings, section), name)) is None:

@@ -1,5 +1,5 @@
-"""The frame of a stage card: number, name, state, model and seconds, its buttons, and its panels: the prompt and the
-reply of its model, with an editor of the prompt, and the history.
+"""The frame of a stage's card: number, name, state, model, seconds, and buttons. Its panels show the prompt and the
+reply of its model, an editor for the prompt, and the history.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ui.markup import Html, el
 from ui.templating import render
 
 PLAIN: Mapping[str, str] = DataTable(__file__, str, "plain")
-"""Plain words after the title of a stage, by title. The stages of a user's own recipe have none."""
+"""Plain words shown after a stage's title, by title. Stages of a user's own recipe have none."""
 EXPLAINED: Mapping[str, str] = DataTable(__file__, str, "explained")
 """Explanation of each stage in one or two sentences, by title."""
 FIRST_TIME = " · the first time, the models are loaded too"
-"""Text after the seconds of a running stage whose progress is still unknown."""
+"""Text added to the seconds of a running stage as long as it reports no progress."""
 ICONS = DataTable(__file__, str, "icons")
-"""Icon before the word of a state, so that a state can be recognized without its colour."""
+"""Icon for each state of a stage, so that people recognise the state without its colour."""
 
 
 def stage_card(name: StageName, state: RunState, body: Html) -> Html:
@@ -70,13 +70,13 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
 
 
 def title(words: str) -> Html:
-    """Return the title of a stage, with its meaning in plain words."""
+    """Return a stage's title, followed by its meaning in plain words."""
     plain = PLAIN.get(words)
     return el("h2", words, el("span", plain, class_="plain") if plain else None, title=plain)
 
 
 def state_pill(word: str, tone: Tone, **attributes: str | bool | None) -> Html:
-    """Return a state as icon, word and colour. In `word`, a reason may follow the state after a colon."""
+    """Return a state as a label: icon, word and colour. In `word`, a reason may follow after a colon."""
     name = word.split(":")[0]
     icon_name = ICONS.get(name)
     shown = [icon(icon_name) if icon_name else None, el("span", word)]
@@ -89,7 +89,7 @@ def running_stage(job: JobView | None) -> StageName | None:
 
 
 def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
-    """Return the state of a text stage as text, and the name of its colour."""
+    """Return the state of a text stage as text, and the name of the state's colour."""
     job = state.job
     if running_stage(job) == stage:
         return "running", "acc"
@@ -107,7 +107,7 @@ def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
 
 
 def _comes_later(stage: StageName, state: RunState, job: JobView) -> bool:
-    """Return True if a job will still run a stage. A job of one stage always runs it. A job of several stages runs only
+    """Return True if a job will run a stage later. A job of one stage always runs it. A job of several stages runs only
     those that are empty or stale.
     """
     if not job.active or stage not in job.stages:
@@ -128,7 +128,7 @@ def _working(job: JobView) -> str:
 
 
 def _insisted(problem: Problem | None) -> dict[str, str]:
-    """Return the attributes of a button that repeats a refused command and insists on it."""
+    """Return HTML attributes for a button that sends a refused command again and insists on it."""
     if problem is None or problem.insist is None:
         return {}
     fields = problem.insist.model_dump(mode="json", exclude={"run", "tab", "version"})
@@ -136,7 +136,7 @@ def _insisted(problem: Problem | None) -> dict[str, str]:
 
 
 def prompt_panel(stage: StageName, state: RunState) -> Html:
-    """Return the panel with prompt and reply of the latest try, even a failed one, and the next prompt's template."""
+    """Return the panel with the latest try's prompt and reply, even if it failed, and the template for the next."""
     recipe_stage = state.recipe.stage(stage)
     sent = {slot.name for slot in recipe_stage.others_sent(state.settings)}
     slots = [
@@ -148,7 +148,7 @@ def prompt_panel(stage: StageName, state: RunState) -> Html:
 
 
 def _said(stage: StageName, state: RunState) -> tuple[str, str, str] | None:
-    """Return the description of the last try, its prompt and its reply, or None without one."""
+    """Return (description, prompt, reply) of the latest try, or None if there is none."""
     problem = state.problems.get(stage)
     if problem is not None and problem.prompt:
         return "The last try, whose reply could not be read", problem.prompt, problem.raw_reply
@@ -163,7 +163,7 @@ def _said(stage: StageName, state: RunState) -> tuple[str, str, str] | None:
 
 
 def _earlier(slot: PromptSlot, state: RunState) -> list[tuple[int, str, datetime]]:
-    """Return number, template and date of this run's earlier templates of a prompt, each once, newest first."""
+    """Return (number, template, date) of each earlier template of a prompt in this run, newest first."""
     now, name = state.run.prompts.get(slot.name), slot.name
     moments = {earlier.prompts[name]: earlier.created for earlier in state.earlier_prompts if name in earlier.prompts}
     rows = [(number, *row) for number, row in enumerate(moments.items()) if row[0] != now]
@@ -173,8 +173,8 @@ def _earlier(slot: PromptSlot, state: RunState) -> list[tuple[int, str, datetime
 def history(
     versions: tuple[StoredValue, ...], summary: Callable[[Any], str], names: Mapping[str, str], current: int
 ) -> Html:
-    """Return a value's versions, newest first, with buttons to restore them. `current` is the id of the current
-    version, or 0 if there is none.
+    """Return the versions of a stage's value, newest first, with buttons to restore them. `current` is the id of the
+    current version, or 0 if there is none.
     """
     rows = [(version, _when(version.created), summary(version.value.value)) for version in reversed(versions)]
     return render("explore/history.html", rows=rows, names=names, held=current)

@@ -1,5 +1,5 @@
-"""The cards of a recipe's text stages. The stages in `CARDS` have a card of their own, all others a general one.
-`assets/brush.js` is the brush of a card on which a person paints a region over the source image.
+"""The cards of a recipe's text stages. The stages in `CARDS` have a card of their own, all others a general one. On
+some cards a person paints a region over the source image; `assets/brush.js` is the brush.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ui.markup import Child, Html, el
 from ui.templating import render
 
 FAILED = DataTable(__file__, str, "failed")
-"""Short text for a failed check, by the check's name."""
+"""Short text to show if a check failed, by the check's name."""
 REMARKS = DataTable(__file__, tuple[str, str], "remarks")
-"""Short text and colour for a check that passed with a remark, by the check's name."""
+"""Short text and colour to show if a check passed with a remark, by the check's name."""
 NEAR = 4
-"""Number of unchanged words before and after a change that a small window shows."""
+"""Number of unchanged words around a change that a small window shows."""
 EDITS_AT_ONCE = ((1, "1"), (2, "2"), (3, "3"), (0, "all"))
 Finding = tuple[str, str, str, str]
-"""The icon, text, colour and hint of a finding; "" for none."""
+"""A finding about a caption: icon, text, colour and hint. Each may be ""."""
 NOTHING_NAMED: Finding = ("", "nothing protected named", "warn", "The caption does not name what the task protects.")
 KEPT_CHECKS = {"label kept", "protected kept", "protected named as often", "nothing protected added"}
 
@@ -96,7 +96,7 @@ def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: st
 
 
 def combinations_part(state: RunState) -> Html | None:
-    """Return the number of combinations that become captions, and their grid; None before there are alternatives."""
+    """Return how many combinations of edits become captions, and their grid; None if there are no alternatives."""
     fresh = STAGE in state.run.values and STAGE not in state.stale
     grid = grid_of(state.run, state.settings, state.histories.get(STAGE, ()), fresh, state.prompts)
     if grid is None:
@@ -115,7 +115,7 @@ def combinations_part(state: RunState) -> Html | None:
 
 
 def general_card(name: StageName, state: RunState) -> Html:
-    """Return the card of a stage whose value type has no card of its own: the value as text that a person may edit."""
+    """Return the general card of a stage: its value as text that a person may edit."""
     stage, stored = state.recipe.stage(name), state.run.values.get(name)
     text = to_text(stored.value.value) if stored is not None else ""
     values = {read: stored_value.value.value for read, stored_value in state.run.values.items()}
@@ -125,7 +125,7 @@ def general_card(name: StageName, state: RunState) -> Html:
 
 
 def subject_card(state: RunState) -> Html:
-    """Return the card of the subject, which is painted, or found at points or in a box."""
+    """Return the card on which a person paints the subject, or has it found at points or in a box."""
     points = getattr(state.settings, "subject", SubjectSettings()).points
     return brush_card("subject", state, "is the subject", points)
 
@@ -157,7 +157,7 @@ def caption_card(state: RunState) -> Html:
 
 
 def _marked(text: str, task: Task) -> list[Child]:
-    """Return the text with a mark around every word that the task protects."""
+    """Return the text with the words marked that the task protects."""
     parts: list[Child] = []
     at = 0
     for start, end in protected_spans(text, task):
@@ -167,7 +167,7 @@ def _marked(text: str, task: Task) -> list[Child]:
 
 
 def keywords_card(state: RunState) -> Html:
-    """Return the card of stage 2: keywords to tick, reword and drop, and a field to add one."""
+    """Return the card of stage 2: keywords to tick, reword or remove, and a field to add one."""
     chips = [(item, _warning(failed(state.keyword_checks(item)))) for item in _keywords(state)]
     locked = protected_words_in(state.caption, state.run.task)
     return stage_card("keywords", state, render("explore/keywords.html", state=state, chips=chips, locked=locked))

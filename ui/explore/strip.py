@@ -1,4 +1,4 @@
-"""The picture column: the large picture with its review, the strip of results, and the facts about the shown one."""
+"""The column of pictures: the large picture with its review, the strip of results, and facts about the picture."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ui.markup import Html, el
 from ui.templating import render
 
 MODE = "drawing"
-"""Value of `View.mode` that shows the image being drawn."""
+"""Value of `View.mode` in which the page shows the image that is being drawn."""
 REASONS = DataTable(__file__, tuple[str, ...], "reasons")
-"""The usual reasons for a rejection, by kind of task. Keys 1 to 4 choose them while they are shown."""
+"""Usual reasons for a rejection, by kind of task. While they are shown, the keys 1 to 4 choose one."""
 WORDS = DataTable(__file__, tuple[str, str], "filters")
 FILTERS: Mapping[str, Callable[[StoredTestCase, ModelComparison], bool]] = {
     "unreviewed": lambda case, comparison: case.review is None,
     "check-failed": lambda case, comparison: bool(failed(comparison.checks(case))),
     "model-fails": lambda case, comparison: case.id in comparison.newly_misclassified,
 }
-"""Filters of the results by the name in a page's request."""
+"""Filters of a run's results, by the name that the page sends."""
 
 
 def drawing_of(state: RunState, followed: bool) -> tuple[Html | None, Html | None]:
-    """Return a thumbnail and a large picture of the latest preview, or of the source before the first preview. Both are
+    """Return a thumbnail and a large picture of the image being drawn: its latest preview, or else the source. Both are
     None while nothing is drawn. The thumbnail is marked if the page has `followed` the drawing.
     """
     job = state.job
@@ -56,7 +56,7 @@ def drawing_of(state: RunState, followed: bool) -> tuple[Html | None, Html | Non
 
 @dataclass(frozen=True)
 class Strip:
-    """The results of a run, newest first: `all` of them, and the `cases` that pass the page's filter."""
+    """The results of a run, newest first: `all` results, and the `cases` that pass the page's filter."""
 
     all: tuple[StoredTestCase, ...]
     cases: tuple[StoredTestCase, ...]
@@ -64,11 +64,11 @@ class Strip:
 
     @property
     def first(self) -> StoredTestCase | None:
-        """Return the result to show while none is selected, or None without results."""
+        """Return the result that is shown if none is selected; None without results."""
         return next(iter(self.cases or self.all), None)
 
     def next_unreviewed(self, case: StoredTestCase) -> StoredTestCase | None:
-        """Return the next unreviewed result after `case`, starting again after the last; None if all are reviewed."""
+        """Return the next result after `case` without a review; after the last, begin again. None if there is none."""
         shown = self.cases if any(other.review is None and other.id != case.id for other in self.cases) else self.all
         # The filter may hide `case` itself, so its place among all results decides which one is next.
         order = [other.id for other in self.all]
@@ -78,7 +78,7 @@ class Strip:
 
 
 def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
-    """Return the results of a run, newest first, filtered by the name `only` of `FILTERS`."""
+    """Return the results of a run, newest first. `only` is the name of the filter in `FILTERS`."""
     every = tuple(reversed(state.run.test_cases))
     chosen = FILTERS.get(only)
     if chosen is None:
@@ -110,7 +110,7 @@ def strip(
 
 
 def picture_column(state: RunState, view: View, comparison: ModelComparison) -> Html:
-    """Return a result, or an image in progress, with all known facts; or the source while there is no result."""
+    """Return a result, or the image that is being drawn, with all facts; the source if there is no result."""
     results = strip_of(state, comparison, view.only)
     case = next((result for result in results.all if result.id == view.case), results.first)
     followed = case is not None and (view.follow or view.mode == MODE)
@@ -144,7 +144,7 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
 
 
 def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None = None) -> Html:
-    """Return the verdict on a result, and the buttons to review it. `following` is the next result to review."""
+    """Return the verdict on a result, with buttons to review it. `following` is the next result to review."""
     decided = verdict_words(case.review, case.task, run.task) if case.review is not None else ""
     reasons = REASONS[case.task.kind]
     return render("explore/review.html", case=case, decided=decided, following=following, reasons=reasons)

@@ -1,1 +1,1 @@
-"""Interfaces for programs: named endpoints, plain HTTP, MCP, and the page of tokens."""
+"""Interfaces for programs: named endpoints, plain HTTP, MCP (for agents), and the page with access tokens."""

@@ -46,7 +46,7 @@ from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brou
 from ui.scripts.uploads import file_data, keep_to_uploads, new_upload, uploaded
 
 AWAKE_SECONDS = 10.0
-"""Seconds of frequent polling after a call, since more calls are likely."""
+"""Seconds after a call during which the queue is polled often, as more calls are likely."""
 AWAKE, ASLEEP = 0.001, 0.1
 """Seconds between two checks of the queue, soon after a call and otherwise. A call after a pause waits half of the
 second number on average.
@@ -76,21 +76,21 @@ class SleepyQueue(Queue):
 
 PATH = "/endpoints"
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
-"""Commands of pages only: they update a form, manage tokens, or read any folder. Scripts plan with `PlanByScript`."""
+"""Commands for pages only: they update a form, manage tokens, or read any folder. Scripts use `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
-"""Fields that name the sending page and the state of its form. Scripts fill in only those that are required."""
+"""Fields on the page that sends a command, and on the state of its form. Scripts fill in only required ones."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
-"""Seconds between two checks of a watched job, and before an unchanged state is sent again. The repetition lets Gradio
-notice that a client is gone, and end its watcher."""
+"""Seconds between two checks of a watched job, and until its unchanged state is sent again. By repeating it, Gradio
+notices that a client is gone, and ends its watcher."""
 MOST_WATCHERS, MOST_OF_A_TOKEN = 200, 20
-"""Maximum number of watchers at a time, and of watchers with the same token. Further watchers wait, and further ones
-with the same token are refused."""
+"""Maximum number of watchers (calls that follow a job), of all callers and with the same token. Beyond the first number
+watchers wait, beyond the second they are refused."""
 SAID_IN_A_SECOND = 25
-"""Maximum number of progress updates per second for all watchers together, so that jobs keep the processor."""
+"""Maximum progress updates per second for all watchers together, so that jobs keep the processor."""
 KNOWN_CALLERS = 40
-"""Number of latest callers for whom Gradio keeps a copy of the components. Other callers get a new copy."""
+"""Number of latest callers for whom Gradio keeps a copy of its components. Any other caller gets a new copy."""
 NO_FIELD = "Error"
-"""Gradio's title of an error that belongs to no field."""
+"""Title that Gradio gives to an error without a field."""
 log = logging.getLogger(__name__)
 Plain = dict[str, Any]
 C = TypeVar("C", bound=Command)
@@ -101,7 +101,7 @@ DoAwaited = Callable[[Any, Waiter], Awaitable[Plain]]
 
 
 class NotAllowed(UserError):
-    """Raised if a token does not allow the command, has expired or was withdrawn."""
+    """Raised if the token of a request does not allow the command, or has expired or been withdrawn."""
 
 
 class WatchJob(ShowJob, name="watch-job"):
@@ -161,7 +161,7 @@ class Services:
 
     studio: Studio
     watchers: Counter[int] = field(default_factory=Counter)
-    """Number of watchers by the id of their token. Watchers without a token have the id 0."""
+    """Number of watchers (calls that follow a job) by token id; 0 is the id for calls without a token."""
 
 
 def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
@@ -186,13 +186,13 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
 
 
 def has_call(page: gr.Blocks, event: str) -> bool:
-    """Return True while a call of an endpoint is running or its answer is not fetched yet. `event` is the call's id."""
+    """Return True while the call with the id `event` is running, or its answer was not fetched yet."""
     queue = page._queue
     return event in queue.event_ids_to_events or any(event in ids for ids in queue.pending_event_ids_session.values())
 
 
 def answering(studio: Studio) -> Iterator[tuple[type[Command], Do]]:
-    """Yield endpoints and their functions, without those of `awaited` and `WatchJob`, whose answer is a stream."""
+    """Yield (command, function) for endpoints that answer at once. Those of `awaited` and `WatchJob` do not."""
     for name, command in studio.commands.known().items():
         if name not in OF_PAGES:
             yield command, lambda sent: _reply(sent, studio.commands.do(sent), studio)
@@ -200,20 +200,20 @@ def answering(studio: Studio) -> Iterator[tuple[type[Command], Do]]:
 
 
 def awaited(studio: Studio) -> Iterator[tuple[type[Command], DoAwaited]]:
-    """Yield the endpoints whose answer may take minutes, with the functions that perform them."""
+    """Yield (command, coroutine) for endpoints whose answer may take minutes."""
     yield DownloadTestSet, lambda command, waiter: zip_of(command, studio.test_sets.exports, waiter)
     yield ImportImages, lambda sent, waiter: brought_in(sent, studio.imports, waiter)
     yield PlanByScript, lambda sent, waiter: planned(sent, studio.batches, waiter)
 
 
 def offered(studio: Studio) -> tuple[type[Command], ...]:
-    """Return the commands and queries that are endpoints, sorted by name."""
+    """Return all commands and queries that are endpoints, sorted by name."""
     known: list[type[Command]] = [WatchJob, *(command for command, _ in (*answering(studio), *awaited(studio)))]
     return tuple(sorted(known, key=lambda command: command.name))
 
 
 def endpoint_of(command: type[Command]) -> str:
-    """Return the endpoint name of a command, such as "run_all" for "run-all"."""
+    """Return the name of a command's endpoint, such as "run_all" for "run-all"."""
     return command.name.replace("-", "_")
 
 
@@ -257,7 +257,7 @@ def _files(studio: Studio) -> Iterator[tuple[type[Command], Do]]:
 
 @contextmanager
 def in_sentences(request: gr.Request | Request) -> Iterator[None]:
-    """Turn errors into gr.Error titled by the field. Note the status for `PlainHttp`. Log the studio's own faults."""
+    """Turn errors into gr.Error with the field as title. Save the status for `PlainHttp`. Log our own faults."""
     try:
         yield
     except UserError as error:
@@ -287,7 +287,7 @@ def _add_one(command: type[Command], do: Do, services: Services) -> None:
 def perform(
     command: type[Command], do: Do, values: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
 ) -> Plain:
-    """Perform a command if the token of the request allows it. Values of None are left out. Raises UserError."""
+    """Perform a command if the request's token allows it. Ignore values of None. Raises UserError."""
     token, sent = _admitted(command, values, request, tokens)
     done = do(sent)
     if token is not None and not command.looks:
@@ -298,7 +298,7 @@ def perform(
 def _admitted(
     command: type[C], values: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
 ) -> tuple[Token | None, C]:
-    """Return the token of a request, and the command that it asks for. Raises UserError."""
+    """Return the token of a request, and its values checked as a command. Raises UserError."""
     token = let_in(command, request)
     sent = command.of({name: value for name, value in values.items() if value is not None})
     if token is not None:
@@ -331,7 +331,7 @@ async def perform_awaited(
     tokens: ScriptTokens,
     waiter: Waiter,
 ) -> Plain:
-    """Like `perform`, for slow commands. Also raises NotAllowed if the token ends before the answer is ready."""
+    """Perform a slow command as `perform` does. Raises NotAllowed if the token ends before the answer is ready."""
     token, sent = _admitted(command, values, request, tokens)
     done = await do(sent, waiter)
     if token is not None:
@@ -343,7 +343,7 @@ async def perform_awaited(
 
 
 async def _listens(page: gr.Blocks, request: gr.Request) -> bool:
-    """Return True while the client is waiting for the answer to the current call."""
+    """Return True while the client still waits for the answer to its call."""
     number = LocalContext.event_id.get(None)
     if number is None:  # a plain request without an event of the queue
         return not await request.request.is_disconnected()
@@ -398,12 +398,12 @@ async def watching(
 
 
 def _step(view: JobView) -> tuple[object, ...]:
-    """Return the fields of a job that seldom change. Their changes are sent at once."""
+    """Return the fields of a job that seldom change. A change of them is sent at once."""
     return view.state, view.stage, view.stopping, view.message, view.parts
 
 
 def token_of(request: gr.Request | Request) -> Token | None:
-    """Return the token of a call, which the guard has checked; None for a call without a token, as from a browser."""
+    """Return the token of a call, checked by the guard before; None without a token, as from a browser."""
     token: Token | None = _state(request)["token"]
     return token
 
@@ -415,7 +415,7 @@ def _state(request: gr.Request | Request) -> MutableMapping[str, Any]:
 
 
 def let_in(command: type[Command], request: gr.Request | Request) -> Token | None:
-    """Return the token of a request or None. Raises NotAllowed if the token only reads but the command changes data."""
+    """Return the token of a request, or None. Raises NotAllowed if it is read-only but the command changes data."""
     token = token_of(request)
     if token is not None and token.reads_only and not command.looks:
         raise NotAllowed(f"The token “{token.name}” only reads. “{command.name}” needs a token that may change things.")
@@ -430,12 +430,12 @@ def fields_of(command: type[Command]) -> dict[str, FieldInfo]:
 
 @cache
 def schema_of(command: type[Command]) -> Mapping[str, Any]:
-    """Return the JSON schema of a command, from a cache."""
+    """Return the JSON schema of a command. It is cached."""
     return command.model_json_schema()
 
 
 def _add_shaped(function: Callable[..., Any], command: type[Command], queue: bool) -> None:
-    """Register an endpoint: name, parameters and description from the function, types from the command's schema."""
+    """Register an endpoint. `function` gives its name, parameters and description; the command's schema the types."""
     fields = fields_of(command)
     parameter = partial(inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = [parameter(name, default=_default(field), annotation=Any) for name, field in fields.items()]
@@ -483,7 +483,7 @@ def _reply(sent: Command, result: Any, studio: Studio) -> Plain:
 
 
 def _download(name: str, data: bytes | IO[bytes]) -> Plain:
-    """Write a file for the caller and return its description. Gradio copies the file under the hash of its content."""
+    """Write a file that the caller may download. Return its description. Gradio names it by a hash of its content."""
     file = new_upload(name)
     with file.open("wb") as to:
         if isinstance(data, bytes):

@@ -30,7 +30,7 @@ from ui.scripts.uploads import file_data, new_upload, uploaded
 
 MOST_LABELS = 10_000
 LOOK_SECONDS = 0.1
-"""Seconds between two checks whether the work is done."""
+"""Seconds between two checks if work is done."""
 
 
 def _listed(labels: Any) -> Any:
@@ -85,17 +85,17 @@ class ImportImages(Command, name="import-images", keeps=True):
 
 @dataclass(frozen=True)
 class Waiter:
-    """A caller that waits for an answer."""
+    """A caller who waits for the answer to a request."""
 
     listens: Callable[[], Awaitable[bool]]
     """Coroutine that returns True while the caller is connected."""
     seconds: float = math.inf
-    """Maximum seconds to wait. After that, the caller gets the progress as the answer."""
+    """Maximum seconds to wait. After that, the answer is the progress so far."""
 
 
 async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) -> dict[str, Any]:
-    """Return the zip as an upload of Gradio, or the progress if the caller waits no longer. The export stops
-    once no caller waits for it, unless a page has begun it. Raises UserError.
+    """Return the zip as a file of Gradio, or the progress if the caller stops waiting. The export stops once no caller
+    waits for it, unless a page began it. Raises UserError.
     """
     if command.format not in WRITTEN:
         raise UserError(f"There is no format {command.format!r:.80}: choose {', '.join(WRITTEN)}.", field="format")
@@ -126,7 +126,7 @@ async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) 
 
 
 def fetchable(ready: ReadyExport) -> dict[str, Any]:
-    """Return the zip as a file that a caller may fetch. The file remains when the export is removed."""
+    """Return the zip as a file that the caller may download. It remains when the export is removed."""
     return file_data(_linked(ready.file, ready.name), orig_name=ready.name)
 
 
@@ -182,7 +182,7 @@ def _begin(sent: ImportImages, imports: ImportService) -> ImportState:
 
 
 def _linked(file: Path, name: str) -> Path:
-    """Link a file under another name in a new folder of the uploads. It is copied only if the disks differ."""
+    """Link a file under another name into a new folder of the uploads. Copy it only if that is another disk."""
     to = new_upload(name)
     try:
         os.link(file, to)

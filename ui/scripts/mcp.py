@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
-"""File that explains the stages to agents."""
+"""File with instructions for agents about the stages."""
 PROMPT = "walk_an_image"
 WATCH_SECONDS = 45.0
-"""Maximum seconds that an answer may take, since agents give up on a tool after a minute."""
+"""Maximum seconds until an answer, since agents give up on a tool after a minute."""
 LONGEST_SIDE = 1536
-"""Maximum size in pixels of the longer side of a picture for an agent. Models reduce larger pictures anyway."""
+"""Maximum pixels of the longer side of a picture for an agent. Models reduce larger pictures anyway."""
 MOST_TEXT = 200_000
-"""Maximum size in bytes of a text file whose content is part of an answer."""
+"""Maximum bytes of a text file to be sent as part of an answer."""
 _FILE = (
     "{} A data URL (data:image/png;base64,...) of up to 2.5 MB, or the path that a POST of the file to "
     "/gradio_api/upload (form field “files”) returned. Other paths and web addresses are refused."
@@ -159,7 +159,7 @@ def _call(
 async def _call_awaited(
     command: type[Command], do: DoAwaited, arguments: Mapping[str, Any], request: Request, services: Services
 ) -> types.CallToolResult:
-    """Like `_call`, for work that may take longer than an agent waits. It continues, and the next call waits for it."""
+    """Perform slow work for an agent, like `_call`. If the agent stops waiting, its next call can wait again."""
 
     async def listens() -> bool:
         return True
@@ -178,7 +178,7 @@ def _result(done: Plain, request: Request) -> types.CallToolResult:
 
 
 async def _watch(arguments: Mapping[str, Any], request: Request, services: Services) -> Plain:
-    """Return the state of a job once it ends, or after `WATCH_SECONDS`. The job continues without a waiting caller."""
+    """Return the state of a job at its end, or after `WATCH_SECONDS`. The job continues if nobody waits."""
     end = time.monotonic() + WATCH_SECONDS
     async with aclosing(endpoints.watching(arguments, request, services)) as looks:
         async for facts in looks:
@@ -194,7 +194,7 @@ def _plain(data: Plain, failed: bool = False) -> types.CallToolResult:
 
 
 def _file(path: Path, address: str) -> types.CallToolResult:
-    """Return the name, kind, size and address of a file, with the content of a picture or a small text."""
+    """Return name, type, size and address of a file. Add the content of a picture or a small text."""
     size, kind = path.stat().st_size, mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     facts: Plain = {"name": path.name, "kind": kind, "bytes": size, "address": f"{address}{_UPLOADED}{path}"}
     shown: list[types.ContentBlock] = []
@@ -207,7 +207,7 @@ def _file(path: Path, address: str) -> types.CallToolResult:
 
 
 def _picture(data: bytes) -> str:
-    """Return a picture as PNG in base64, without its embedded run, which would double the size."""
+    """Return a picture as PNG in base64. The run stored in it is removed, as it would double the size."""
     image = Image.open(io.BytesIO(data)).convert("RGB")
     image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     file = io.BytesIO()
@@ -217,7 +217,7 @@ def _picture(data: bytes) -> str:
 
 @contextmanager
 def _files_of(command: type[Command], arguments: Mapping[str, Any]) -> Iterator[Plain]:
-    """Yield the arguments of a call, with files as uploads. Files from data URLs are removed afterwards."""
+    """Yield the arguments of a call with its files as uploads. Uploads made from data URLs are removed at the end."""
     data, saved = dict(arguments), list[Path]()
     try:
         for name, field in endpoints.fields_of(command).items():

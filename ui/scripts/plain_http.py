@@ -26,13 +26,13 @@ _CALL = re.compile(r"/gradio_api/(run|api|call|call/v2)/([^/]+)/?")
 _STREAM = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/([^/]+)/?")
 _QUEUE = re.compile(r"/gradio_api/queue/join/?")
 _BY_NAME = "call/v2"
-"""Path of a call whose body is an object of the fields."""
+"""Path of calls whose body is an object with the fields by name."""
 _OF_PAGES = "predict"
-"""Path for calls by Gradio's own page. The body has the number of the function."""
+"""Path of calls from Gradio's own page. Their body has the number of the function."""
 _KEPT = ("session_hash", "trigger_id")
-"""Fields of a call besides its values that are passed on to Gradio."""
+"""Fields of a call, besides its values, that Gradio gets unchanged."""
 _ONE_SESSION = "plain-http"
-"""Session shared by callers who name no session, since Gradio takes longer to make one than to give most answers."""
+"""Session for callers who name none. Gradio takes longer to make a session than to give most answers."""
 _WORDS: Mapping[int, str] = {
     400: "The request has the wrong form: docs/scripting.md shows the right one.",
     404: "Nothing has this name: the page Scripts lists every endpoint.",
@@ -41,7 +41,7 @@ _WORDS: Mapping[int, str] = {
     422: "The request has the wrong form: docs/scripting.md shows the right one.",
     500: "The studio itself failed: the terminal says more.",
 }
-"""Sentences by status that replace the error messages of Gradio and FastAPI."""
+"""Error sentences by status, instead of the messages of Gradio and FastAPI."""
 log = logging.getLogger(__name__)
 
 
@@ -123,7 +123,7 @@ class PlainHttp:
 
 
 class _Reply:
-    """A reply to the client: Gradio's answer unchanged, or a refusal as one sentence."""
+    """Sends replies to the client: Gradio's answers unchanged, and refusals as one sentence."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
@@ -144,7 +144,7 @@ class _Reply:
                 await self.instead(self._words(self._refused["status"]))
 
     async def instead(self, response: Response) -> None:
-        """Send this response, unless another one has begun."""
+        """Send `response`, unless the sending of another response has begun."""
         if not self.begun:
             self.begun = True
             await response(self._scope, self._receive, self._send)
@@ -166,7 +166,7 @@ class _Reply:
 
 
 def _json_object(scope: Scope, data: bytes) -> dict[str, Any]:
-    """Parse the body as a JSON object; an empty body has no fields. Raises BadRequest for anything else."""
+    """Parse a body as a JSON object; an empty body is an empty object. Raises BadRequest for other bodies."""
     if not data:
         return {}
     kind = dict(scope["headers"]).get(b"content-type", b"")
@@ -182,7 +182,7 @@ def _json_object(scope: Scope, data: bytes) -> dict[str, Any]:
 
 
 def _in_order(command: type[Command], values: Any) -> list[Any]:
-    """Return the values of a call in the order of its fields, with None for missing ones. Raises BadRequest."""
+    """Return the values of a call in the order of the command's fields, None for missing ones. Raises BadRequest."""
     names = list(fields_of(command))
     takes = f"“{endpoint_of(command)}” takes {', '.join(names) or 'no values'}."
     if isinstance(values, list):
@@ -198,7 +198,7 @@ def _in_order(command: type[Command], values: Any) -> list[Any]:
 
 
 def _with_body(scope: Scope, receive: Receive, body: bytes) -> tuple[Scope, Receive]:
-    """Return a request whose body is replaced. `receive` first returns this body, then the client's next messages."""
+    """Return a request with another body. `receive` returns this body first, then the client's further messages."""
     headers = [(name, value) for name, value in scope["headers"] if name not in (b"content-length", b"content-type")]
     headers += [(b"content-length", str(len(body)).encode()), (b"content-type", b"application/json")]
     body_sent = False

@@ -1,4 +1,4 @@
-"""The lead's page of scripts: how to call the studio, and the tokens that scripts use instead of the password."""
+"""The page Scripts: how to call the studio, and access tokens, which scripts use instead of the password."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print(studio.predict(run=run, api_name="/show_run")["gate"])"""
 
 
 def add_scripts_page(app: FastAPI, studio: Studio, mcp: bool = False) -> None:
-    """Add the page Scripts and its actions. A token gives no access to them. `mcp` is True if agents may call."""
+    """Add the page Scripts and its actions, which no token can use. `mcp` is True if agents can call the studio."""
 
     @page_at(app, PAGE, ("Explore", "/"))
     def show(request: Request) -> str:
@@ -60,12 +60,12 @@ def add_scripts_page(app: FastAPI, studio: Studio, mcp: bool = False) -> None:
 
 
 def _tokens(tokens: Sequence[Token], made: NewToken | None = None) -> Html:
-    """Return the form for a token, the token just `made` if any, and the list of all tokens."""
+    """Return the form to make a token, the token just `made` (or None), and the list of all tokens."""
     return render("scripts/tokens.html", tokens=tokens, made=made, now=datetime.now(UTC))
 
 
 def _endpoint(command: type[Command]) -> tuple[str, bool, str, list[tuple[str, str, str, str]], str]:
-    """Return the name of an endpoint, True if it only reads, its description, its fields, and an example call."""
+    """Return an endpoint's name, True if it only reads, its description, its fields, and an example call."""
     schema, fields, name = schema_of(command), fields_of(command), endpoint_of(command)
     kinds = schema["properties"]
     needs = {one: "needed" if field.is_required() else f"else {field.get_default()!r}" for one, field in fields.items()}
@@ -77,7 +77,7 @@ def _endpoint(command: type[Command]) -> tuple[str, bool, str, list[tuple[str, s
 
 
 def _kind(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
-    """Return the type of a field with its bounds, in words."""
+    """Return the type of a field and its bounds in words."""
     if "$ref" in schema:
         definition = whole["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
         return "a file" if definition["title"] == "FileData" else f"object with {', '.join(definition['properties'])}"

@@ -1,4 +1,4 @@
-"""Files that callers of endpoints upload and download. Only uploaded files are accepted, and all are soon removed."""
+"""Files that callers of endpoints upload or download. They are removed after an hour."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def keep_to_uploads(component: Component) -> None:
 
 
 def file_data(path: Path | str, **more: str) -> dict[str, Any]:
-    """Return an upload in Gradio's form, which callers may send and fetch."""
+    """Describe a file in Gradio's form, in which callers send and fetch files."""
     return {"path": str(path), **more, "meta": {"_type": "gradio.FileData"}}
 
 
 def new_upload(name: str) -> Path:
-    """Return a path of this name in a new folder of the uploads."""
+    """Return a path for a new file of this name, in a new folder of the uploads."""
     Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
 
@@ -61,7 +61,7 @@ def uploaded(path: str) -> Path:
 
 @asynccontextmanager
 async def uploads_forgotten(_: object) -> AsyncIterator[None]:
-    """Remove old uploads while a server runs. Gradio's own `delete_cache` leaves folders, and incomplete files."""
+    """Remove old uploads as long as the server runs. Gradio's `delete_cache` leaves folders and incomplete files."""
     task = asyncio.create_task(_forget_again_and_again())
     try:
         yield
@@ -81,7 +81,7 @@ async def _forget_again_and_again() -> None:
 
 
 def forget_uploads(seconds: float) -> None:
-    """Remove files and empty folders of uploads that are older than `seconds`."""
+    """Remove uploaded files that are older than `seconds`, and empty folders."""
     before = time.time() - seconds
     for found in sorted(Path(get_upload_folder()).rglob("*"), reverse=True):  # a folder after its content
         with suppress(OSError):  # it is in use, not empty, or gone
