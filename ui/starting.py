@@ -1,4 +1,4 @@
-"""Serves the annotators' pages and /healthz from the first second of a start, and everything else once it is ready."""
+"""Serves the annotators' pages and /healthz from the start of the program, and everything else once it is ready."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from ui.security.guard import Application, Receive, Scope, Send
 
 AT_ONCE = ("/annotate", "/healthz")
-"""Beginnings of the paths that the first application serves."""
+"""Beginnings of the paths that are served at once."""
 
 
 class Starting:

@@ -1,4 +1,4 @@
-"""Colours of Gradio's components, and style sheets and scripts of all pages. The fonts are the reader's own."""
+"""Colours of Gradio's components, and the style sheets and scripts of all pages. Fonts are those of the system."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ SCRIPTS = (
     "brush.js",
     "keys.js",
 )
-"""Scripts in loading order. Each builds on those before it."""
+"""Scripts in loading order. Each may use those before it."""
 LEAD = "lead.js"
 BUNDLES = {"explore.css": STYLE_SHEETS, "explore.js": SCRIPTS, LEAD: (*SHARED, "study.js")}
 """Files that are served joined, by the name of the joined file: two for the Explore page, one for all other pages of
 the lead. On the Explore page a dozen files would compete with Gradio's own and delay its first paint."""
 MISSING = "A part of this page did not load, so it does not work. Check the connection, then reload the page."
-"""Message that a page shows if one of its scripts does not load."""
+"""Message on a page if one of its scripts does not load."""
 SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 
 def theme() -> Any:
-    """Return a `gradio.themes.Base`, light and dark, with the colours of `assets/studio.css`."""
+    """Return a `gradio.themes.Base` with the colours of `assets/studio.css`, for light and dark."""
     import gradio as gr
 
     return gr.themes.Base(
@@ -74,7 +74,7 @@ def theme() -> Any:
 
 
 def head() -> str:
-    """Return the markup for the head of the Explore page: style sheet, script, and an error without the script."""
+    """Return HTML for the head of the Explore page: style sheet, script, and a message if the script fails to load."""
     style, script = asset_address("explore.css"), asset_address("explore.js")
     message = f"<div class='studio'><p class='problem missing' role='alert'>{MISSING}</p></div>"
     failed = f'document.body.insertAdjacentHTML("afterbegin", "{message}")'
@@ -83,12 +83,12 @@ def head() -> str:
 
 @cache
 def bundle(name: str) -> bytes:
-    """Return the joined files of one of `BUNDLES`, as they were at the first request."""
+    """Return the joined files of a bundle in `BUNDLES`, as they were at the first request."""
     return b"\n".join((ASSETS / part).read_bytes() for part in BUNDLES[name])
 
 
 def asset_address(name: str, folder: str = "/ui/") -> str:
-    """Return the address of a file of `ui/assets` or a bundle. Its stamp makes browsers fetch it after a change."""
+    """Return the address of a bundle or a file in `ui/assets`. It changes with the file, so browsers fetch it again."""
     if name in BUNDLES:
         return f"{folder}{name}?v={sha256(bundle(name)).hexdigest()[:12]}"
     return f"{folder}{name}?v={int((ASSETS / name).stat().st_mtime)}"

@@ -86,7 +86,7 @@ class PlainHttp:
             await reply.instead(failed(error))
 
     def _require_call(self, path: str) -> None:
-        """Raise BadRequest for the stream of an unknown call. Gradio would begin such a stream and break it off."""
+        """Raise BadRequest if the stream of an unknown call is requested. Gradio would begin it and break it off."""
         match = _STREAM.fullmatch(path)
         if match is not None and not self._has_call(match[1]):
             words = f"There is no call “{match[1]:.80}” whose answer waits: it was fetched, or never made."
@@ -132,7 +132,7 @@ class _Reply:
         self.begun = False
 
     async def send(self, message: Message) -> None:
-        """Pass on a message of Gradio's answer. Collect the messages of a refusal and replace them by one sentence."""
+        """Pass on a message of Gradio's answer. Collect the messages of a refusal, to send one sentence instead."""
         if message["type"] == "http.response.start" and message["status"] >= 400:
             self._refused = message
         elif self._refused is None or self.begun:

@@ -1,4 +1,4 @@
-"""Files that callers of endpoints upload or download. They are removed after an hour."""
+"""Files that callers of endpoints upload or download. They are removed after about an hour."""
 
 from __future__ import annotations
 

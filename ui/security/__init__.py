@@ -1,1 +1,1 @@
-"""Access and limits of requests: guard, sign-in, passwords, sizes of requests, slow connections."""
+"""Access control and limits: guard, sign-in, passwords, sizes of requests, slow connections."""

@@ -14,11 +14,11 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol, h11
 
 WANTED = 8192
-"""Maximum number of open files that the server requests from the system at its start."""
+"""Number of open files that the server requests from the system at its start."""
 ENOUGH = 1024
-"""The usual limit of open files. If the limit is lower, a message at the start says how to raise it."""
+"""The usual limit of open files. With a lower limit, a message at the start says how to raise it."""
 BACKLOG = 128
-"""Maximum number of waiting connections. asyncio accepts all of them together, before any can be closed."""
+"""Maximum number of waiting connections. asyncio accepts all of them at once, before any can be closed."""
 MOST = 4096
 """Maximum number of connections at a time. A low limit of open files makes the number smaller."""
 KEPT_SECONDS = 130
@@ -29,29 +29,29 @@ connection and answer 502, since it may not send a POST twice."""
 
 @dataclass
 class Patience:
-    """Time limits of connections, and their maximum number. A server has one such object."""
+    """Limits of connections: their time and their number. A server has one such object."""
 
     most: int = MOST
-    """Maximum number of connections. Beyond it, the connection that has waited longest for its client is closed."""
+    """Maximum number of connections. Beyond it, the one that has waited longest for its client is closed."""
     head: float = 20.0
-    """Maximum seconds from the connection, or from the first byte of a later request, to the end of the headers."""
+    """Maximum seconds until the headers are complete, from the connection or the first byte of a later request."""
     body: float = 30.0
-    """Seconds that a body of any size may take. A body that takes longer must arrive at `rate` or faster."""
+    """Seconds that any body may take. A body that takes longer must arrive at `rate` or faster."""
     rate: float = 2000.0
-    """Minimum bytes per second of a body. Even a slow connection is far above this."""
+    """Minimum bytes per second of a body. Even slow connections are far faster."""
     unread: float = 60.0
-    """Maximum seconds in which a client reads nothing of a waiting reply."""
+    """Maximum seconds during which a client may read nothing of a reply that waits for it."""
     look: float = 5.0
     """Seconds between two checks of a connection."""
     there: OrderedDict[Connection, None] = field(default_factory=OrderedDict)
     """Open connections, ordered by their latest traffic, the oldest first."""
 
     def protocol(self) -> Any:
-        """Return a factory of connections for the setting `http` of uvicorn."""
+        """Return a factory of connections, for uvicorn's setting `http`."""
         return partial(Connection, patience=self)
 
     def moved(self, connection: Connection) -> None:
-        """Note traffic on a connection. If there are too many, close one that waits for its client."""
+        """Record traffic on a connection. If there are too many connections, close one that waits for its client."""
         self.there[connection] = None
         self.there.move_to_end(connection)
         if len(self.there) > self.most:
@@ -106,14 +106,14 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def _sends(self) -> bool:
-        """Return True if the server waits for (the rest of) a request. False while it pauses the reading itself."""
+        """Return True if the server waits for (more of) a request. False while it pauses reading itself."""
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.flow.read_paused
 
     def _look_later(self) -> None:
         self._next_look = self.loop.call_later(self._patience.look, self._look)
 
     def _look(self) -> None:
-        """Close the connection if it is too slow, otherwise check it again later."""
+        """Close the connection if it is too slow; otherwise schedule the next check."""
         if self._is_slow(self.loop.time()):
             self.cut()
         else:
@@ -137,7 +137,7 @@ class Connection(H11Protocol):
 
 
 def room_for_connections() -> tuple[int, str]:
-    """Raise the limit of open files. Return the maximum number of connections, and a warning about a small limit."""
+    """Raise the limit of open files. Return the maximum number of connections, and a warning if it is low, else ""."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

@@ -34,7 +34,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SIGNED_IN: ContextVar[bool] = ContextVar("signed_in", default=False)
-"""True while the request of a signed-in lead is answered. Pages then show the sign-out."""
+"""True while a request of a signed-in lead is answered. Pages then show a button to sign out."""
 COOKIE = "lead"
 """Name of the cookie with the token of a lead's session."""
 ANNOTATE = "/annotate/"
@@ -42,8 +42,7 @@ log = logging.getLogger(__name__)
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _LOOKS = ("GET", "HEAD")
 _UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307), ("/gradio_api/mcp/", 405)})
-"""Path and status of refusals that are not logged. They go to browsers before the sign-in, and to agents that ask for a
-stream.
+"""Path and status of refusals that are not logged: to browsers before the sign-in, and to agents that ask for a stream.
 """
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
@@ -58,7 +57,7 @@ _ENDPOINTS = re.compile(
     r"|(run|api|call|queue|heartbeat|mcp)(/.*)?|file=.*))/?",
     re.DOTALL,
 )
-"""Paths that a script may request with a token. The endpoints decide what the script may do."""
+"""Paths that a script may request with a token. The endpoints decide what the token allows."""
 _CLOSED = re.compile(
     r"/(monitoring|gradio_api/(proxy=|file=\W*https?:|file/|deep_link|dev/|process_recording|profiling|runs\b"
     r"|run-history|vibe))",
@@ -67,10 +66,10 @@ _CLOSED = re.compile(
 """Paths of Gradio that the studio does not need. Some of them make this server fetch from other servers."""
 _UPLOAD = "/gradio_api/upload"
 MCP = "/gradio_api/mcp"
-"""Path to which agents post. All other paths below it are refused, although Gradio would serve them."""
+"""Path to which agents send their requests. All paths below it are refused, although Gradio would serve them."""
 _NO_TOKEN = "Unknown, expired or withdrawn token: ask the lead for another one."
 _OF_GRADIO = "/"
-"""Path of the only page made by Gradio, which needs inline scripts. All other pages run only the studio's scripts."""
+"""Path of the only page made by Gradio, which needs inline scripts. All other pages run our scripts only."""
 _HEADERS = (
     (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
@@ -205,7 +204,7 @@ class Guard:
 
 
 def _shown(connection: HTTPConnection) -> str:
-    """Return the token in the header `Authorization: Bearer TOKEN`, or "" if it does not look like a token."""
+    """Return the token in the header `Authorization: Bearer TOKEN`; "" if there is none or it looks wrong."""
     scheme, _, text = connection.headers.get("authorization", "").partition(" ")
     return text.strip() if scheme.lower() == "bearer" and text.strip().startswith(MARK) else ""
 

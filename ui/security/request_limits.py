@@ -18,21 +18,21 @@ from ui.security.guard import Application, Message, Receive, Scope, Send, is_for
 
 log = logging.getLogger(__name__)
 FROM_PAGE = "x-studio"
-"""Name of a header that our pages send. Browsers let no page of another site send it, so requests with it are ours."""
+"""Name of a header that our pages send. Browsers let no other site send it, so requests with it are ours."""
 ITEM_FILES, VOTE_FILES = "/study/files/", "/study/votes/"
-"""Paths to which the lead's pages send files: images as items of a study, and votes. The study's id follows."""
+"""Paths to which the lead's pages send files: images as items of a study, and votes. The study's id is appended."""
 RESTORED = "/study/restored"
-"""Path to which a page sends an exported study to restore it."""
+"""Path to which a page sends a study's export to restore the study."""
 IMAGE_FILES = "/curate/files/"
 MODEL_FILE = "/evaluate/files/model"
-"""Path to which pages send the file of a model. `IMAGE_FILES` is the one for an archive of images."""
+"""Path to which pages send a model's file. `IMAGE_FILES` is the path for an archive of images."""
 LIKE_PICTURE = "/curate/like-picture"
 """Path to which the gallery sends a picture to find similar images."""
 _MB = 1_000_000
 
 
 class BadRequest(UserError):
-    """Raised for a request that no page of ours sends. `status` is the status of the HTTP reply."""
+    """Raised for a request that none of our pages sends. `status` is the status of the HTTP reply."""
 
     def __init__(self, status: int, sentence: str, field: str = "") -> None:
         super().__init__(sentence, field=field)
@@ -41,7 +41,7 @@ class BadRequest(UserError):
 
 @dataclass(frozen=True)
 class Limit:
-    """Maximum size of the body of a request whose path begins with `prefix`."""
+    """Maximum size of the bodies of requests to paths that begin with `prefix`."""
 
     prefix: str
     most: int
@@ -66,7 +66,7 @@ LIMITS = (
     Limit("/gradio_api/upload", _UPLOADED, f"The file is larger than {_UPLOADED // _MB} MB: save it smaller."),
     Limit("", 4 * _MB, _TOO_MUCH),
 )
-"""Limits for all requests. The first limit whose prefix fits the path applies."""
+"""Limits for all requests. Of those whose prefix fits the path, the first applies."""
 
 
 class BodyLimit:
@@ -114,13 +114,13 @@ class BodyLimit:
 
 
 def require_own_page(request: Request) -> None:
-    """Raise BadRequest unless a page of ours has sent the request."""
+    """Raise BadRequest unless one of our pages has sent the request."""
     if FROM_PAGE not in request.headers or is_foreign(request):
         raise BadRequest(403, "Only the studio's own pages may send this request.")
 
 
 async def posted(request: Request) -> dict[str, Any]:
-    """Return the JSON object that a page of ours has sent. Raises BadRequest for other senders and other bodies."""
+    """Return the JSON object that one of our pages has sent. Raises BadRequest for other senders and bodies."""
     require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise BadRequest(400, "This address accepts JSON only. Please reload the page.")
@@ -134,13 +134,13 @@ async def posted(request: Request) -> dict[str, Any]:
 
 
 def refusal(error: UserError, usual: int = 400) -> JSONResponse:
-    """Return a UserError as a JSON response with its message and field. `usual` is the status of most errors."""
+    """Return a UserError's message and field as a JSON response. `usual` is the status of most errors."""
     status = error.status if isinstance(error, BadRequest) else 404 if isinstance(error, Missing) else usual
     return JSONResponse({"error": str(error)} | ({"field": error.field} if error.field else {}), status_code=status)
 
 
 async def answered(request: Request, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Response:
-    """Return the reply that `act` makes for a JSON object from our pages. `act` runs in a thread of its own."""
+    """Reply to a JSON object from one of our pages with the result of `act`, which runs in its own thread."""
     try:
         return JSONResponse(await run_in_threadpool(act, await posted(request)))
     except UserError as error:
@@ -153,6 +153,6 @@ async def answered(request: Request, act: Callable[[dict[str, Any]], Mapping[str
 
 
 def failed(error: Exception) -> Response:
-    """Return the reply to a page after an unexpected error of the studio."""
+    """Return the reply to a page if the studio itself has failed."""
     words = f"The studio itself failed ({type(error).__name__}): the terminal says more."
     return JSONResponse({"error": words}, status_code=500)

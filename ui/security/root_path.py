@@ -20,7 +20,7 @@ _COOKIE_PATH = re.compile(rb"(;\s*path=)/", re.IGNORECASE)
 
 
 class BelowRootPath:
-    """ASGI middleware around everything else. `root_path` is "" or like "/a/b". The proxy may pass it on or not."""
+    """ASGI middleware around all others. `root_path` is "" or like "/a/b". The proxy may pass it on or remove it."""
 
     def __init__(self, app: Application, root_path: str) -> None:
         self.app, self.root_path = app, root_path
@@ -40,7 +40,7 @@ class BelowRootPath:
             await self.app(scope, receive, send)
 
     def _answer(self, connection: HTTPConnection) -> Response | None:
-        """Return a refusal of another root path, a redirect to the root path if only its "/" is missing, else None."""
+        """Return a refusal of any other root path, a redirect if only the "/" at the end is missing, else None."""
         path = "".join(part.strip().rstrip("/") for part in connection.headers.get("x-forwarded-prefix", "").split(","))
         if path and path != self.root_path:
             here = f"with --root-path {self.root_path}" if self.root_path else "without a path"

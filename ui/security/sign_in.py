@@ -1,4 +1,4 @@
-"""The lead's sign-in and sign-out: a page with one field, without scripts. The guard sends browsers to it."""
+"""The lead's sign-in and sign-out: a page with one field and no scripts. The guard redirects browsers to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "kept.js", "theme.js
 """Files of the sign-in page, which anybody may fetch."""
 LONGEST_ADDRESS = 1000
 _LOCKED = '<script>document.documentElement.classList.add("locked")</script>'
-"""Script that shows the sign-out on the Explore page. On other pages `document` shows it."""
+"""Script that shows the button to sign out on the Explore page. On other pages `document` shows it."""
 _NO_COOKIE = (
     "The password is right, but this browser has not kept the cookie that says so. Allow cookies for this address, "
     "then sign in again."
@@ -51,7 +51,7 @@ def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
 
 
 def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
-    """Add /sign-in, /sign-out and the files of the page to `app`."""
+    """Add /sign-in, /sign-out and the files of the sign-in page to `app`."""
     # Attempts wait for each other without a thread, so that many guesses at a time do not delay annotators.
     turns = asyncio.Lock()
 
@@ -98,7 +98,7 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
 
 
 def local(address: str) -> str:
-    """Return `address` if it is a page of this server to show after the sign-in, else "/"."""
+    """Return `address` if it is one of our pages, to show it after the sign-in; otherwise "/"."""
     plain = address.startswith("/") and address.isprintable() and "\\" not in address and len(address) < LONGEST_ADDRESS
     if not plain or address.startswith("//") or urlsplit(address).path in (SIGN_IN, SIGN_OUT):
         return "/"
@@ -106,8 +106,8 @@ def local(address: str) -> str:
 
 
 async def _form(request: Request) -> Callable[[str], str] | None:
-    """Return a function that returns a field of the form by name ("" if missing). Return None if the body is no form or
-    too large.
+    """Return a function that returns a field of the sent form by name ("" if missing). Return None if the body is no
+    form or too large.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":

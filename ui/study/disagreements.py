@@ -1,6 +1,6 @@
-"""Disagreements of workers: the divided images, one image with its votes, and adjudication by keys. Pure. The lead's
-decision is stored apart from the votes and overrules no consensus. Votes are hidden until the lead asks for them, so as
-not to influence the decision.
+"""Disagreements of workers: images with divided votes, one image with its votes, and adjudication by keys. Pure. The
+lead's decision is stored apart from the votes and overrules no consensus. Votes are hidden until the lead asks for
+them, so as not to influence the decision.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ui.templating import render
 
 SHOWN = 12
 PAGE = 60
-"""Maximum number of disagreements on one page of the list of all disagreements."""
+"""Maximum number of rows on one page of the list of disagreements."""
 
 
 def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[str, Size]) -> Html:
@@ -50,12 +50,12 @@ def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[
 
 
 def _caption(item: Item) -> Html | str:
-    """Return the caption of an item with the words marked that the counterfactual caption changes."""
+    """Return an item's caption. Words that the counterfactual caption changes are marked."""
     return differences(word_diff(item.caption, item.counterfactual)) if item.counterfactual else item.caption
 
 
 def _facts(item: Item) -> list[tuple[str, str]]:
-    """Return name and value of each fact about an item that workers never see."""
+    """Return (name, value) for each fact about an item that workers never see."""
     known = [
         ("kind", "item" if item.kind == "item" else f"{item.kind} item"),
         ("label", item.label),
@@ -71,14 +71,14 @@ def _facts(item: Item) -> list[tuple[str, str]]:
 
 
 def _short(value: object) -> str:
-    """Return a value of an item's origin as text of at most 300 characters."""
+    """Return a value from an item's origin as text of at most 300 characters."""
     text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 
 @dataclass(frozen=True)
 class DisagreementFilter:
-    """Filter of the list of disagreements, and the number of its page. "" means any question or status."""
+    """Filter of the list of disagreements, and the page's number. "" means any question or any status."""
 
     question: str = ""
     status: str = ""
@@ -100,7 +100,7 @@ def _tiles(
 
 
 def disagreements_box(report: StudyReport, data: StudyData) -> Html:
-    """Return the most divided images, with links to all of them and to adjudication."""
+    """Return the images with the most divided votes, with links to all of them and to adjudication."""
     found, left = disagreements(report), undecided(report)
     return render(
         "study/divided.html",
@@ -145,7 +145,7 @@ def all_disagreements(report: StudyReport, data: StudyData, shown: DisagreementF
 def adjudication_page(
     report: StudyReport, data: StudyData, item: int | None, question: str, sizes: Mapping[str, Size]
 ) -> Html:
-    """Return the page to adjudicate the requested case, or the first undecided one; a message if no case is left."""
+    """Return the page to adjudicate the requested case, or the first undecided one; a message if there is none."""
     found = cases(report)
     if not found:
         return render("study/nothing_to_adjudicate.html", report=report)

@@ -13,16 +13,16 @@ from core.studies import SCALE
 from core.study_report import Slice, WorkerFigures
 
 STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
-"""Possible first values of an axis of shares. Dots, unlike bars, need not start at 0; the first value has a label."""
+"""Values at which an axis of shares may begin. Dots, unlike bars, need not start at 0; this value has a label."""
 LOW = 0.9
-"""Share below which a value is drawn in another colour, so that it stands out. Nothing else depends on this number."""
+"""Share below which a value is drawn in another colour, to stand out. Nothing else depends on it."""
 STEPS = 200
-"""Maximum number of points of a line: more cannot be seen."""
+"""Maximum number of points of a line. More could not be distinguished."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of numbers that fills the width of a plot."""
+    """A range of numbers over the width of a plot."""
 
     low: float
     high: float
@@ -31,12 +31,12 @@ class Axis:
     """Unit of the labels: "%" for shares from 0 to 1, "" for plain numbers."""
 
     def place(self, value: float) -> str:
-        """Return the coordinate of a value, "0.00%" to "100.00%". Values beyond the ends are drawn at the ends."""
+        """Return a value's position, "0.00%" to "100.00%". Values beyond the ends are drawn at the ends."""
         share = (value - self.low) / (self.high - self.low)
         return f"{100 * min(1.0, max(0.0, share)):.2f}%"
 
     def said(self, value: float) -> str:
-        """Return the label of an axis at a value, without its unit."""
+        """Return the label at a value of the axis, without unit."""
         return f"{100 * value:.0f}" if self.unit == "%" else f"{value:g}"
 
 
@@ -45,7 +45,7 @@ AGREEMENT = Axis(0.0, 1.0, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), "")
 
 
 def share_axis(slices: Iterable[Slice]) -> Axis:
-    """Return the shortest axis that ends at 100 % and contains all intervals and bounds of these slices."""
+    """Return the shortest axis up to 100 % that contains all intervals and bounds of these shares."""
     ends = [
         end
         for part in slices
@@ -63,7 +63,7 @@ def is_low(part: Slice) -> bool:
 
 
 def answer_parts(counts: Mapping[str, int]) -> list[tuple[str, int, str, str]]:
-    """Return each answer of a bar, its number of votes, and the start and width of its part in per cent."""
+    """Return (answer, number of votes, start in per cent, width in per cent) for each part of a bar."""
     widths = [100 * n / (sum(counts.values()) or 1) for n in counts.values()]
     starts = accumulate(widths, initial=0.0)
     placed = zip(counts.items(), starts, widths, strict=False)
@@ -71,7 +71,7 @@ def answer_parts(counts: Mapping[str, int]) -> list[tuple[str, int, str, str]]:
 
 
 def columns(counts: Mapping[str, int]) -> list[tuple[str, int, float]]:
-    """Return each point of a rating scale with its number of votes and the height of its column."""
+    """Return (point of a rating scale, number of votes, height of its column)."""
     most = max((counts.get(point, 0) for point in SCALE), default=0) or 1
     return [(point, counts.get(point, 0), 34 * counts.get(point, 0) / most) for point in SCALE]
 
@@ -92,18 +92,18 @@ def votes_over_time(times: Sequence[datetime], needed: int) -> tuple[str, str] |
 
 @dataclass(frozen=True)
 class Scatter:
-    """Values of the plot of workers: median seconds per vote (logarithmic) and agreement with the consensus."""
+    """The plot of workers: median seconds per vote (logarithmic) against agreement with the consensus."""
 
     fast: str | None
-    """Position of the shortest time that the rules expect for a vote, or None if it is not in the plot."""
+    """Position of the shortest time for a vote by the rules, or None if it is outside the plot."""
     seconds: list[tuple[int, str]]
     shares: list[tuple[str, float]]
     dots: list[tuple[WorkerFigures, str, str, str, str]]
-    """Each worker with a description, x, y and the radius of the dot."""
+    """Each worker with a description, x, y and radius of the dot."""
 
 
 def worker_scatter(workers: Sequence[WorkerFigures], too_fast: float) -> Scatter | None:
-    """Return the values of the plot of workers, or None for fewer than two workers with an agreement."""
+    """Return the plot of workers, or None for fewer than two workers whose agreement is known."""
     shown = [w for w in workers if w.median_seconds is not None and w.with_consensus.value is not None]
     if len(shown) < 2:
         return None

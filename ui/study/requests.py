@@ -36,14 +36,14 @@ Part = Literal["questions", "texts"]
 
 @dataclass(frozen=True)
 class Shown:
-    """State of a study's page, which the page sends together with a command."""
+    """State of a study's page, sent together with each command."""
 
     plan: setup.Assumptions
     redraw: str
 
     @classmethod
     def of(cls, sent: object) -> Shown:
-        """Parse the state of the page. Invalid values are ignored, since none of them is saved."""
+        """Parse the state of a page. Invalid values are ignored, since none of them is saved."""
         page: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
         plan = page.get("plan")
         try:
@@ -54,7 +54,7 @@ class Shown:
 
 
 Show = Callable[[Any, Any, Shown], Reply]
-"""Function that makes the JSON of the reply from a command, its result, and the state of the page."""
+"""Function that returns the JSON of a reply from a command, its result, and the state of the page."""
 
 
 def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> None:
@@ -108,7 +108,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
-        """Import a file of votes. With the name "look" only describe it; with "even-so" skip rows that are no vote."""
+        """Import a file of votes. With the name "look" only describe it; with "even-so" skip rows without a vote."""
 
         def take(file: Path) -> Reply:
             if name == LOOK:
@@ -124,7 +124,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
 
 def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] = ()) -> Reply:
-    """Return the parts of a draft's page, and the problems with what a person has typed. Add the parts in `redraw`."""
+    """Return the parts of a draft's page, the parts in `redraw`, and problems with what a person typed."""
     study, items = draft.study, draft.items
     parts: dict[str, Html] = {
         "part-plan": setup.plan_figures(study.rules, setup.plain(items), page.plan),
@@ -155,7 +155,7 @@ def _adjudicated(command: drafts.StudyCommand, done: decisions.Adjudicated, page
 
 
 def _previewed(command: PreviewStep, step: Previewed, page: Shown) -> Reply:
-    """Return a step of the preview in the form that the annotators' page reads, with plain addresses of pictures."""
+    """Return a step of a preview in the form for the annotators' page, with plain addresses of pictures."""
     study, item = step.study, step.item
     assignment: Reply | None = None
     if item is not None:
@@ -190,4 +190,4 @@ SHOW: Mapping[str, Show] = {
     "adjudicate": _adjudicated,
     "preview-step": _previewed,
 }
-"""Functions that make the reply to a command, by its name. After any other command the page reloads."""
+"""Functions that make replies to commands, by name of the command. After any other command the page reloads."""

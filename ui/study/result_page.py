@@ -1,4 +1,4 @@
-"""The page of results: its parts in their order, figures in tiles, the export menu, the methods paragraph. Pure."""
+"""The page of results: its parts in order, figures in tiles, the menu of exports, the paragraph for a paper. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ui.study.workers import workers_box
 from ui.templating import render
 
 COLUMNS = (("questions", "agreement"), ("divided", "timeline"))
-"""Names of the parts in the left and in the right column. A narrow window shows them below each other."""
+"""Names of the parts in the left and in the right column. In a narrow window they form one column."""
 FOLDED = 12
 """Maximum number of visible rows of a table of classes; the others unfold."""
 NamedSlices = list[tuple[str, Slice]]
 
 
 def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, Html | None]:
-    """Return the parts of the results page by name, in order; None where there is nothing to show."""
+    """Return the parts of the results page by name, in order; None for a part with nothing to show."""
     excluded = {exclusion.worker for exclusion in data.exclusions}
     times = [vote.submitted for vote in data.votes if vote.kind == "item" and vote.worker not in excluded]
     items = {item.id: item for item in data.items}
@@ -43,7 +43,7 @@ def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, 
 
 
 def layout(found: Mapping[str, Html | None]) -> list[Html]:
-    """Return the parts of the page in their slots. The page's script fills a slot again when its part changes."""
+    """Return the parts of the page, each in a slot. The page's script replaces a slot's content when it changes."""
     paired = {name for column in COLUMNS for name in column}
     placed: list[Html] = []
     for name, part in found.items():
@@ -56,17 +56,17 @@ def layout(found: Mapping[str, Html | None]) -> list[Html]:
 
 
 def slot(name: str, part: Html | None) -> Html:
-    """Return the element of a part, with the hash of its content. An element without a part is empty."""
+    """Return the slot for a part, with the hash of its content; an empty slot if `part` is None."""
     return el("div", part, class_="slot", data_part=name, data_stamp=fingerprint(part or Html("")))
 
 
 def sent(found: Mapping[str, Html | None]) -> Mapping[str, Mapping[str, str]]:
-    """Return the hash and the markup of each part, for an open page that updates itself."""
+    """Return hash and HTML of each part, by name, for an open page that updates itself."""
     return {name: {"stamp": fingerprint(part or Html("")), "html": part or ""} for name, part in found.items()}
 
 
 def by_question(report: StudyReport) -> Html:
-    """Return every question in one row, with its interval plot."""
+    """Return all questions, one in each row, with a plot of intervals."""
     telling = [result for result in report.questions if result.question.valid]
     ratings = [result for result in report.questions if result.question.kind == "scale" and not result.question.valid]
     return render(
@@ -87,8 +87,8 @@ def _votes(result: QuestionResult) -> dict[str, int]:
 
 
 def slices(report: StudyReport) -> Html | None:
-    """Return the share of valid images by result of the model under test, by sample, by class and by edit type. None if
-    there is nothing to group by.
+    """Return the share of valid images by the model under test's result, by sample, class and edit type. None if there
+    is nothing to group by.
     """
     titles = ("Model under test", "By sample", "By class", "By edit type")
     named = zip(titles, _named(report.image_slices), strict=True)
@@ -97,7 +97,7 @@ def slices(report: StudyReport) -> Html | None:
 
 
 def _named(parts: Slices) -> Iterable[tuple[str, NamedSlices]]:
-    """Yield each grouping of images and its groups by name. Images without a value are a group too."""
+    """Yield (name of a grouping, its groups by name). Images without a value form a group too."""
     for words, found in (
         ("model", parts.by_model),
         ("sample", parts.by_group),
@@ -119,7 +119,7 @@ def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
 
 
 def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
-    """Return the details of every question, folded. If a study has only one question, it is unfolded."""
+    """Return the details of every question, folded. A single question is unfolded."""
     return render(
         "study/questions_in_detail.html",
         report=report,
@@ -130,6 +130,6 @@ def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
 
 
 def _question(result: QuestionResult, is_only: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
-    """Return a question, its votes by answer, its groups of images (none for the only question), and their axis."""
+    """Return a question, its votes by answer, its groups of images (empty if it is the only one), and their axis."""
     parts = [] if is_only else [named for _, found in _named(result.slices) for named in found]
     return result, _votes(result), parts, share_axis(part for _, part in parts)

@@ -1,5 +1,5 @@
 """All routes of the lead's pages. /study/{id}/ shows the set-up of a draft, or the results of a started study. All
-results of a study come from one cached analysis. `requests` has the routes for what the pages send.
+results of a study come from one cached analysis. `requests` has the routes to which pages send commands and files.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
     studies, analyses = services.stored, services.analyses
 
     def analysed(study_id: str, tab: str, content: Callable[[Analysis], Child]) -> str | Response:
-        """Return a page made from the analysis of a study. A draft has no analysis and redirects to its set-up."""
+        """Return a page from the analysis of a study. A draft has no analysis and redirects to its set-up."""
         study = studies.get(study_id)
         if study.state == "draft":
             return RedirectResponse(study_address(study.id), status_code=303)
@@ -160,7 +160,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
 
 
 def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) -> None:
-    """Add the routes that open pages poll with the `revision` that they show. If it is current, nothing is read."""
+    """Add the routes that open pages poll. If the page shows the current `revision`, nothing is read."""
     studies, analyses = services.stored, services.analyses
 
     def changed(study_id: str, revision: str, show: Callable[[Study, Analysis], Mapping[str, Any]]) -> Response:
@@ -241,9 +241,7 @@ def _document(study: Study, tab: str, content: Child, acts: Child = None, script
 
 
 def _live(study: Study, view: str) -> dict[str, str | None]:
-    """Return the attributes that make the page poll a part. A closed study is not polled, since only the lead can
-    change it.
-    """
+    """Return HTML attributes that make the page poll a part; none for a closed study, which only the lead changes."""
     return {
         "class_": "live",
         "data_live": f"/study/api/{study.id}/live",

@@ -1,4 +1,4 @@
-"""The page to set up a draft: a form, with the plan and the missing parts beside it. Also the page to run a started
+"""The page to set up a draft: a form, and beside it the plan and the missing parts. Also the page to run a started
 study: progress, invitations, pause, extend, close, votes, rules.
 """
 
@@ -56,7 +56,7 @@ STATE_WORDS: dict[StudyState, tuple[str, Tone]] = {
 
 
 def study_head(study: Study, tab: str = "", *actions: Child) -> Html:
-    """Return the head of a study: name, state, rules and `actions`. A started study also has the tabs."""
+    """Return a study's head: name, state, rules and the buttons `actions`. A started study also has the tabs."""
     return render("study/head.html", study=study, state=STATE_WORDS[study.state], tab=tab, tabs=TABS, actions=actions)
 
 
@@ -69,14 +69,14 @@ KINDS: dict[QuestionKind, str] = {
     "text": "free text",
 }
 SHOWN = 48
-"""Number of items whose pictures are shown at first. A button shows as many more."""
+"""Number of pictures of items shown at first. A button shows as many more."""
 
 Recipes = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Expectations before the first vote, not part of the study: shares from 0 to 1, and minutes per worker."""
+    """Expected shares (0 to 1) and minutes per worker, before the first vote. They are not part of the study."""
 
     valid: Annotated[float, FormNumber(0, 100, "Expected valid", unit="%", whole=False)] = 0.95
     accuracy: Annotated[float, FormNumber(50, 100, "A vote is right", unit="%", whole=False)] = 0.95
@@ -112,12 +112,12 @@ def setup_page(draft: DraftState, assumed: Assumptions) -> str:
 
 
 def plain(items: Sequence[Item]) -> int:
-    """Return the number of items to judge, without those that have a known answer."""
+    """Return the number of items to be judged, without items that have a known answer."""
     return sum(item.kind == "item" for item in items)
 
 
 def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
-    """Return the page's part of each kind of item with a known answer. It is empty for training without such a rule."""
+    """Return a part of the page for each kind of item with a known answer. Training is empty if the rules have none."""
     return {
         "control": given_shown(items, "control"),
         "quiz": given_shown(items, "quiz"),
@@ -126,7 +126,7 @@ def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
 
 
 def read_assumptions(data: Mapping[str, Any]) -> Assumptions:
-    """Parse the assumptions that a person has typed. Raises UserError for an invalid number."""
+    """Parse the assumptions that a person typed. Raises UserError for an invalid number."""
     read: dict[str, float] = {}
     for name, number in form_numbers(Assumptions).items():
         if name in data:
@@ -138,7 +138,7 @@ def read_assumptions(data: Mapping[str, Any]) -> Assumptions:
 
 
 def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
-    """Return the figures of the plan, such as the votes needed, or text that says why there are none."""
+    """Return figures of the plan, such as the number of votes needed, or text that says why there are none."""
     try:
         images, planned = power_of(rules, items, assumed.width, assumed.valid, assumed.accuracy, assumed.minutes)
     except ValueError as error:
@@ -148,7 +148,7 @@ def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
 
 
 def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[Finding]) -> Html:
-    """Return the part with the problems that stop the start, remarks for the lead, and the buttons."""
+    """Return the problems that prevent the start, remarks for the lead, and the buttons."""
     stops = [(trouble.field, trouble.words) for trouble in troubles]
     stops += [(finding.field, finding.text) for finding in found if finding.stops]
     notes = [(finding.field, finding.text) for finding in found if not finding.stops]
@@ -156,7 +156,7 @@ def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[
 
 
 def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()) -> Html:
-    """Return the questions and the templates to start from. The form proposes the images' `classes`."""
+    """Return the card with the questions, and templates to begin with. Its form proposes the images' `classes`."""
     return render(
         "study/questions.html",
         rules=rules,
@@ -170,8 +170,8 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
 
 
 def _rare(place: int, questions: Sequence[Question]) -> tuple[str, str, list[tuple[str, str]], str, Question | None]:
-    """Return a summary of a question's rare settings, its short name if a person typed it, the menu of questions that
-    it may follow, the chosen value of this menu, and the question that it follows or None.
+    """Return a question's rarely used settings for the form: a summary, its short name if a person typed it, the menu
+    of questions that it may follow, the chosen value of this menu, and the question that it follows (or None).
     """
     question, earlier = questions[place], questions[:place]
     before = {str(at): other for at, other in enumerate(earlier) if other.kind != "text"}
@@ -189,7 +189,7 @@ def _rare(place: int, questions: Sequence[Question]) -> tuple[str, str, list[tup
 
 
 def draw_form(models: Sequence[str], recipes: Recipes, kind: str, button_words: str = "Add them") -> Html:
-    """Return the form that draws images: a sentence with gaps makes the filter, and a note counts the images found."""
+    """Return the form that draws images for a study. A sentence with gaps is the filter; a note counts the images."""
     return render(
         "study/draw.html",
         models=[(key, model_name(key)) for key in models],
@@ -201,7 +201,7 @@ def draw_form(models: Sequence[str], recipes: Recipes, kind: str, button_words: 
 
 
 def items_shown(items: Sequence[Item]) -> Html:
-    """Return the items to judge, by sample and as pictures."""
+    """Return the items to be judged: counts by sample, and pictures."""
     plain = [item for item in items if item.kind == "item"]
     groups: dict[str, list[Item]] = {}
     for item in plain:
@@ -211,13 +211,13 @@ def items_shown(items: Sequence[Item]) -> Html:
 
 
 def thumbs(items: Sequence[Item], start: int) -> Html:
-    """Return the next pictures, from index `start` on, and a button for more."""
+    """Return pictures of items, from index `start` on, and a button for more."""
     end = start + SHOWN
     return render("study/thumbs.html", items=items[start:end], end=end, left=len(items) - end)
 
 
 def _classes(items: Sequence[Item]) -> str:
-    """Return the five most frequent classes of the items, with counts."""
+    """Return the five most frequent classes of the items with their counts, as text."""
     labels = Counter(
         name for item in items for name in ((item.label,) if item.label else item.classes or ("no label",))
     )
@@ -226,13 +226,13 @@ def _classes(items: Sequence[Item]) -> str:
 
 
 def _model(items: Sequence[Item]) -> str:
-    """Return how often the model under test is wrong on the items."""
+    """Return text on how often the model under test is wrong on the items."""
     known = sum(item.model_right is not None for item in items)
     return f"wrong on {sum(item.model_right is False for item in items)} of {known}" if known else "not read"
 
 
 def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]) -> Html:
-    """Return the window that shows one item large, with its facts, its possible answers and its buttons."""
+    """Return the window for one item: its large picture, its facts, its possible answers and its buttons."""
     facts = [
         ("sample", item.group),
         ("label", item.label),
@@ -255,7 +255,7 @@ def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]
 
 
 def given_shown(items: Sequence[Item], kind: str) -> Html:
-    """Return the items of one kind that have a known answer."""
+    """Return the items with a known answer of one kind, such as "training"."""
     of_kind = [item for item in items if item.kind == kind]
     made = Counter(str(item.origin[MADE]) for item in of_kind if MADE in item.origin)
     supplied = len(of_kind) - sum(made.values())
@@ -314,6 +314,6 @@ def run_page(
 
 
 def progress_part(study: Study, further_people: int, lost: int) -> Html:
-    """Return the votes so far, the workers still needed, and the `lost` images, set aside for lack of a picture."""
+    """Return the votes so far, how many more workers are needed, and the number of `lost` images (no picture)."""
     people = further_people_words(further_people) if further_people and study.state != "closed" else ""
     return render("study/run_progress.html", study=study, people=people, lost=lost)

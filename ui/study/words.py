@@ -1,4 +1,4 @@
-"""Addresses of the pages of a study, and the text of their figures. Pure."""
+"""Addresses of a study's pages, and functions that write its figures as text. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def when(moment: datetime, seconds: bool = False) -> str:
 
 
 def text_of_question(question: Question) -> str:
-    """Return the text of a question for the lead's pages, with "[class]" for the label of an image."""
+    """Return a question's text for the lead's pages, with "[class]" in place of an image's label."""
     return question.text.replace("{label}", "[class]")
 
 
@@ -35,24 +35,24 @@ def in_order(counts: Mapping[str, int], question: Question) -> Mapping[str, int]
 
 
 def ends(part: Slice) -> str:
-    """Return the interval of a share as text, such as "Wilson 95 %: 93.9 to 98.4 · n = 251"."""
+    """Return a share's interval as text, such as "Wilson 95 %: 93.9 to 98.4 · n = 251"."""
     if part.rate.low is None or part.rate.high is None:
         return part.rate.words
     return f"Wilson 95 %: {100 * part.rate.low:.1f} to {100 * part.rate.high:.1f} · n = {part.rate.n:,}"
 
 
 def same_share(after: Slice, before: Slice) -> bool:
-    """Return True if two shares have the same counts, so that only one of them needs to be shown."""
+    """Return True if two shares have the same counts, so that showing one of them is enough."""
     return (after.rate.count, after.rate.n) == (before.rate.count, before.rate.n)
 
 
 def share(part: Slice) -> str:
-    """Return a share as text, or why it is unknown."""
+    """Return a share as text, or the reason why it is unknown."""
     return percent(part.rate.value) if part.rate.value is not None else part.rate.words
 
 
 def figure(words: str) -> str:
-    """Return the text of a figure, shortened to "undefined" if it is undefined."""
+    """Return a figure's text, or only "undefined" if it is undefined."""
     return "undefined" if words.startswith("undefined") else words
 
 

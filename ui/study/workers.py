@@ -18,13 +18,13 @@ SHOWN_CONTROLS = 12
 
 
 def workers_box(report: StudyReport) -> Html:
-    """Return the first workers for the page of results: the excluded ones, then those with most votes."""
+    """Return the workers for the page of results: first the excluded ones, then those with most votes."""
     first = sorted(report.workers, key=lambda worker: worker.exclusion is None)[:SHOWN]
     return render("study/workers_box.html", report=report, workers=first)
 
 
 def all_workers(report: StudyReport) -> Html:
-    """Return the list of all workers, with buttons for the decisions of the lead."""
+    """Return the list of all workers, with buttons for the lead's decisions."""
     fit = [worker for worker in report.workers if worker.exclusion is None and worker.decided["pending"]]
     return render(
         "study/workers.html",
@@ -38,7 +38,7 @@ def all_workers(report: StudyReport) -> Html:
 
 
 def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, page: int = 1) -> Html:
-    """Return the page of one worker: figures, decisions, and every vote beside the consensus of the others."""
+    """Return the page of one worker: figures, decisions, and every vote beside the other workers' consensus."""
     votes = [vote for vote in data.votes if vote.worker == worker.worker]
     pages = max(1, -(-len(votes) // PAGE))
     page = min(max(1, page), pages)
@@ -62,7 +62,7 @@ def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, pag
 
 
 def _outcomes(data: StudyData, item_ids: set[int]) -> Mapping[int, Mapping[str, ItemOutcome]]:
-    """Return the outcome of each question of these items over all workers, by item id and question."""
+    """Return the outcome of these items' questions over all workers, by item id and question."""
     items = [item for item in data.items if item.id in item_ids and item.kind == "item"]
     excluded = {exclusion.worker for exclusion in data.exclusions}
     votes = counted([vote for vote in data.votes if vote.item in item_ids], data.study.rules.votes, excluded)
@@ -70,7 +70,7 @@ def _outcomes(data: StudyData, item_ids: set[int]) -> Mapping[int, Mapping[str, 
 
 
 def _found(vote: Vote, outcomes: Mapping[str, ItemOutcome]) -> list[tuple[str, str, Tone]]:
-    """Return the name, the consensus or status, and a colour for each question that no longer waits for votes. The
+    """Return (name of a question, consensus or status, colour) for a vote's questions, unless they wait for votes. The
     colour is "ok" if the vote agrees with the consensus.
     """
     outcomes_found: list[tuple[str, str, Tone]] = []
@@ -83,7 +83,7 @@ def _found(vote: Vote, outcomes: Mapping[str, ItemOutcome]) -> list[tuple[str, s
 
 
 def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
-    """Return the part with the control items that got most wrong answers, or None if no control item was answered."""
+    """Return the control items with most wrong answers, or None if no control item was answered."""
     found = _judged(data)
     if not found:
         return None
@@ -92,7 +92,7 @@ def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
 
 
 def _judged(data: StudyData) -> list[tuple[Item, Sequence[bool]]]:
-    """Return every answered control item with one bool for each vote, True if it was right. The worst item is first."""
+    """Return each answered control item with a bool for each vote: True if right. The worst item is first."""
     answers_of: dict[int, list[bool]] = {}
     items = {item.id: item for item in data.items if item.kind == "control" and item.expected}
     for vote in data.votes:
