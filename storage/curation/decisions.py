@@ -236,7 +236,7 @@ class Decisions(Repository):
                 row = {"session": session, "entry": entry, "before": before, "verdict": verdict}
                 insert_row(db, "review_repeats", {**row, "reason": reason, "created": now()})
                 return bool(verdict == before)
-        raise UserError(f"Image {entry} is not due to be judged again here: go on with the next one.", field="entry")
+        raise UserError(f"Image {entry} is not due to be judged again here: continue with the next one.", field="entry")
 
 
 def _decide(

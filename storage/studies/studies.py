@@ -259,7 +259,7 @@ class Studies(Repository):
         require_study(db, study_id)
         query = "SELECT 1 FROM study_items WHERE id = ? AND study = ? AND kind = 'item'"
         if not first_value(db, query, [item, study_id]):
-            raise UserError("This item is not one of the study's; reload the page.")
+            raise UserError("This study has no such item; reload the page.")
         if not 0 < len(question) <= 80 or len(answer) > 2000:
             raise UserError("This answer cannot be saved: answer a question of the study, in at most 2000 characters.")
         row = {"study": study_id, "item": item, "question": whole(question), "answer": whole(answer)}
@@ -285,9 +285,7 @@ class Studies(Repository):
         for vote in rows:
             worker = imported_worker(db, study_id, vote, numbers)
             if vote.item not in items:
-                raise UserError(
-                    f"Nothing was imported: a vote is on item {vote.item}, which is not one of the study's."
-                )
+                raise UserError(f"Nothing was imported: a vote is on item {vote.item}, which this study does not have.")
             import_vote(db, study_id, worker, numbers[worker], items[vote.item], vote, decisions)
         for worker, number in numbers.items():
             db.execute("UPDATE enrolments SET given = ? WHERE study = ? AND worker = ?", [number, study_id, worker])

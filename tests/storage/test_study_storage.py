@@ -386,7 +386,7 @@ def test_adjudications_are_apart_and_the_latest_counts(workspace: Workspace) -> 
     assert (found.item, found.question, found.answer, found.reason) == (first.id, "valid", "no", "it is no")
     assert studies.data(study_id).votes == ()
     for item in (control.id, 999):
-        with pytest.raises(UserError, match="not one of the study's"):
+        with pytest.raises(UserError, match="This study has no such item"):
             studies.adjudicate(study_id, item, "valid", "yes", "")
 
 
@@ -498,7 +498,7 @@ def test_a_file_with_a_mistake_brings_in_nothing(workspace: Workspace) -> None:
     one, two = (item.id for item in studies.items(study_id)[:2])
     good = an_import(one, "A1")
     for wrong, words in (
-        (an_import(999, "A1"), "not one of the study's"),
+        (an_import(999, "A1"), "which this study does not have"),
         (an_import(one, "A1", 9), "has a vote on item"),
         (an_import(two, "  "), "1 to 80 characters"),
         (an_import(two, "x" * 81), "1 to 80 characters"),

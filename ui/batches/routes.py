@@ -83,7 +83,7 @@ def _add_sent(app: FastAPI, studio: Studio) -> None:
         query: Any = commands.parse("show-search", {"batch": data.get("batch")})
         state = studio.searches.state(query.batch)
         if state.settings is None or state.view is None or not state.view.weak_filter:
-            raise UserError(state.problem or "No cell is called weak yet: go on searching first.")
+            raise UserError(state.problem or "No cell is called weak yet: continue the search first.")
         fields = {"key": model_choice_key(state.settings.model), "mapping": state.settings.mapping}
         drafted = commands.send("draft-evaluation-study", {"filter": state.view.weak_filter, **fields})
         return {"go": f"/study/{drafted['study']}"}
@@ -93,7 +93,7 @@ def _add_sent(app: FastAPI, studio: Studio) -> None:
     def stop(data: dict[str, Any]) -> dict[str, Any]:
         work = data.get("work")
         if not isinstance(work, int):
-            raise UserError("No planning was named, so none was stopped: reload the page.")
+            raise UserError("The request names no planning to stop: reload the page.")
         studio.batches.planning.cancel(work)
         return {"done": True}
 

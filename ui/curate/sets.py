@@ -197,7 +197,7 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
     def cancel(data: dict[str, Any]) -> Mapping[str, Any]:
         number = data.get("number")
         if not isinstance(number, int):
-            raise UserError("No work was named, so none was cancelled: reload the page.")
+            raise UserError("The request names no work to cancel: reload the page.")
         (services.exports.cancel if data.get("export") else services.work.cancel)(number)
         return {"done": True}
 
