@@ -56,7 +56,7 @@ _QUERIES = DataTable(__file__, str)
 
 
 def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
-    """Add pieces of work to a pass, all or nothing. Existing pieces stay. `skipped` maps keys to reasons to skip.
+    """Add pieces of work to a pass, all or nothing. Existing pieces stay. `skipped` has reasons by key of skipped work.
 
     Add at most some thousand pieces in one call, as other writers have to wait for the transaction.
     """

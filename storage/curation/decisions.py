@@ -105,7 +105,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Said:
-    """One decision as it concerns one image: a verdict, a tag or a label."""
+    """The part of a decision that is about one image: its verdict, tag or label."""
 
     kind: DecisionKind
     what: str
@@ -166,7 +166,7 @@ class Decisions(Repository):
 
     @write
     def tag(self, db: Db, target: Target, tag: str, put: bool = True, author: str = "", key: str = "") -> Change:
-        """Add a tag to images, or remove it unless `put`. See `review` for `key` and errors. "" is no valid tag."""
+        """If `put`, add a tag to images, else remove it. See `review` for `key` and errors. "" is no valid tag."""
         name = checked_text(tag, "The tag", LONGEST_TAG, "tag", if_empty="Give the tag a name.")
         what = name if put else f"{name} (taken off)"
         return _decide(db, "tag", what, author, target, {"tag": name, "put": int(put)}, key)
@@ -204,7 +204,7 @@ class Decisions(Repository):
 
     @read
     def of_entry(self, db: Db, entry: int) -> tuple[Said, ...]:
-        """Return all decisions as they concern one image, latest first. Raises UserError if the image is unknown."""
+        """Return all decisions about one image, latest first. Raises UserError if the image is unknown."""
         _require(db, [entry])
         return records(db, Said, _QUERIES["of_entry"], {"entry": entry})
 

@@ -39,7 +39,7 @@ class NewScores:
 
 
 def _run(db: Db, run: int) -> ScoreRun:
-    """Return a run of the score, which scored all images of one task. Raises UserError if the run is unknown."""
+    """Return the record of a scoring run (of all images of one task). Raises UserError if it is unknown."""
     query = """
         SELECT id, json_extract(learnt, '$.task') AS task, studies, json_extract(learnt, '$.names') AS checks,
             agreement, images, created

@@ -464,7 +464,7 @@ def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
 
 
 def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
-    """Return strata: the entries without a verdict, by number of reasons (most first), then those with a verdict."""
+    """Return strata (sets of entries): those without a verdict, by number of reasons (most first), then the others."""
     decided = selection.having("review", ["accepted", "rejected"])
     open_ones = selection.bits & ~decided
     reasons = (
@@ -506,8 +506,8 @@ def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
 
 
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Count the selected entries by facet and value. `facets` maps each facet to the maximum number of its values, of
-    which the most common in the whole catalogue are counted.
+    """Count the selected entries by facet and value. `facets` maps each facet to the maximum number of values. The
+    values that are most common in the whole catalogue are counted.
     """
 
     counts_by_facet: dict[str, dict[str, int]] = {}

@@ -57,7 +57,7 @@ class AskedModel:
 
 
 class NewPixelCount(NamedTuple):
-    """Pixel counts to be saved, for each pair of a class in the mask and a class that the segmenter predicts."""
+    """Pixel counts to be saved: one for each pair (class in the mask, class that the segmenter predicts)."""
 
     prediction: int
     mask: str

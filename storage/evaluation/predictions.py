@@ -76,7 +76,7 @@ class Predictions(Repository):
 
     @read
     def latest(self, db: Db, sha: str, model: str) -> Prediction | None:
-        """Return the latest prediction of `model` for the image; None if it is missing, or its class map's file is."""
+        """Return `model`'s latest prediction for the image; None without one, or if its class map's file is missing."""
         query = "SELECT * FROM predictions WHERE image = ? AND model = ? ORDER BY id DESC LIMIT 1"
         row = first_row(db, query, [sha, model])
         return None if row is None else prediction_of(row, self._images.folder)

@@ -60,8 +60,8 @@ def m003_searches(db: Db) -> None:
 
 
 def m004_questions(db: Db) -> None:
-    """Store why a search chose an image: the key of a part of a person's question; "" for none. Add an index to find
-    the images that searches aimed at failures.
+    """Store for which part of a person's question a search chose an image: the part's key, or "" for none. Add an index
+    to find the images that searches aimed at failures.
     """
     db.execute("ALTER TABLE batch_work ADD COLUMN asked TEXT NOT NULL DEFAULT ''")
     db.execute("CREATE INDEX batch_work_aimed ON batch_work (test_case) WHERE chosen_by = 'aim'")

@@ -23,7 +23,7 @@ from storage.engine.rows import Row
 BEGUN_FIRST = 0.25
 """Probability, 0 to 1, that items begun by others are searched first."""
 STRETCHES = (16, 128)
-"""Numbers of items in the worker's order that are searched at first, and then. After that, all items are searched."""
+"""Numbers of items in the worker's order to search first and second. After that, all items are searched."""
 _QUERIES = DataTable(__file__, str)
 
 

@@ -46,7 +46,7 @@ class Panels(Repository):
 
     @write
     def join(self, db: Db, study_id: str, participant: str, browser: str) -> str:
-        """Return the worker that a panel participant is in this study: the same one from every browser."""
+        """Return the worker for a panel participant in this study. It is the same worker in every browser."""
         known = "SELECT worker FROM participants WHERE study = ? AND participant = ?"
         if earlier := first_value(db, known, [study_id, participant]):
             return str(earlier)

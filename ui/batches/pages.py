@@ -106,7 +106,7 @@ def list_part(views: Sequence[BatchStatus]) -> Html:
 
 @dataclass(frozen=True)
 class Start:
-    """The text of a plan with which a person can begin, to be changed, and its title."""
+    """Text and title of a plan to begin with, which a person can then change."""
 
     title: str
     words: str

@@ -115,7 +115,7 @@ def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     )
 
     def begun(_: CellCommand, plan: BegunPlan) -> Mapping[str, Any]:
-        """Return the ids of the new runs, and the address of the page Explore that shows them together."""
+        """Return the ids of the new runs, and the address of the Explore page that shows them in one table."""
         return {"go": f"/?{urlencode([('run', ''), ('picked', ','.join(plan.runs))])}", "runs": list(plan.runs)}
 
     add_command(app, commands, "plan-cell", begun)

@@ -126,7 +126,7 @@ def _gallery_of(name: str) -> str:
 
 
 def state_part(state: ImportState | None) -> Html:
-    """Return the progress or the outcome of the latest import of an upload."""
+    """Return the progress or the outcome of the import of the latest upload."""
     return render("curate/import_state.html", state=state, gallery=_gallery_of(state.name) if state else "")
 
 
@@ -146,8 +146,8 @@ def _counts(import_record: Import) -> str:
 
 
 def report_page(import_record: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
-    """Return a page of an import's report. `rows` are numbered, come after row number `after`, and
-    are only of `kind` unless that is None.
+    """Return a page of an import's report: the numbered `rows` after row number `after`. All of them are of `kind`;
+    None means any kind.
     """
     here, parameters = f"{IMPORT}/{import_record.id}", f"kind={kind}&" if kind else ""
     return render(

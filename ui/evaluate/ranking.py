@@ -1,4 +1,4 @@
-"""The ranking of test cases by how likely they show a fault. It is fetched last because it takes longest. Pure."""
+"""The ranking of test cases, likely faults first. It is fetched after the figures because it takes longer. Pure."""
 
 from __future__ import annotations
 

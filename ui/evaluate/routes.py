@@ -154,7 +154,7 @@ class _Pages:
         return render("factors", found=found, refused=refused, **values)
 
     def focus(self, place: Place) -> Html:
-        """Return the section on where in an image the model looks, or the progress of it, or why there is none."""
+        """Return the section on where in an image the model looks, or the progress of computing it, or why not."""
         work = next(iter(self.studio.focus.work.of(about(self.asked(place)))), None)
         found, refused = (None, "") if work is not None and work.active else self.focus_figures(place)
         return render("focus", found=found, work=work, refused=refused, acts=True)

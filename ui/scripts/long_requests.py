@@ -30,7 +30,7 @@ from ui.scripts.uploads import file_data, new_upload, uploaded
 
 MOST_LABELS = 10_000
 LOOK_SECONDS = 0.1
-"""Seconds between two checks if work is done."""
+"""Seconds between two checks of unfinished work."""
 
 
 def _listed(labels: Any) -> Any:
