@@ -292,7 +292,7 @@ def _entries(db: Db, target: Target) -> list[int]:
         entries = Selection(db, target.filter).entries
         if target.expected is not None and len(entries) != target.expected:
             raise UserError(
-                f"Nothing was changed: {count_of(len(entries), 'image', 'is')} here now, and not "
+                f"Nothing was changed: the filter now finds {count_of(len(entries), 'image')}, not "
                 f"{target.expected:,}. Look at the images again before you decide.",
                 field="expected",
             )

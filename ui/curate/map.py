@@ -48,7 +48,7 @@ def add_map(app: FastAPI, studio: Studio) -> None:
         colour: Annotated[str, Query(max_length=1300)] = COLOURS[0],
     ) -> Response:
         if map not in MAPS or not (colour in COLOURS or colour.startswith("model:")):
-            raise UserError("The page has asked for an unknown map: reload it.", field="map")
+            raise UserError("The page has requested an unknown map: reload the page.", field="map")
         found = image_map.points("umap" if map == "umap" else "pca", View.read(view).filter, colour)
         return Response(packed(found), media_type="application/octet-stream", headers=FRESH)
 

@@ -42,7 +42,7 @@ OBSTACLE_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class FormatWords:
-    """How to load a test set of one format: programs that can load it, and a line of Python."""
+    """Instructions to load a test set of one format: programs that can load it, and a line of Python."""
 
     loads: str
     line: str

@@ -375,5 +375,5 @@ def _sent_place(data: Mapping[str, Any]) -> Place:
     try:
         place: Place = from_plain(Place, data)
     except ValidationError as error:
-        raise UserError("The page has sent an invalid evaluation. Please reload it.") from error
+        raise UserError("The page has sent an invalid evaluation. Please reload the page.") from error
     return place

@@ -79,7 +79,7 @@ def test_a_thousand_are_decided_and_taken_back_as_one_thing(studio: Studio) -> N
 
 def test_a_view_that_has_another_number_by_now_is_left_alone(studio: Studio) -> None:
     entries = birds(studio.workspace, 3)
-    with pytest.raises(UserError, match="3 images are here now, and not 2") as caught:
+    with pytest.raises(UserError, match="the filter now finds 3 images, not 2") as caught:
         ask(studio, "decide", filter="class=bird", expected=2, verdict="accepted")
     assert caught.value.field == "expected"
     assert {one.verdict for one in everything(studio.workspace)} == {"open"}
