@@ -411,7 +411,7 @@ def test_a_person_follows_a_search_asks_stops_it_and_drafts_a_study_of_the_weak_
     expect(weak).to_contain_text("weak")
     expect(weak).to_contain_text("foggy")
     page.locator("#next-round > summary").click()
-    expect(page.locator("#next-round")).to_contain_text("4 of any cell at random")
+    expect(page.locator("#next-round")).to_contain_text("4 from all cells at random")
 
     page.fill("#ask-form [name=question]", "fog")
     page.keyboard.press("Enter")
