@@ -1,9 +1,9 @@
-"""Train the demo's classifier on images of each recipe at equal updates: `python -m experiments.arms --work FOLDER`.
+"""Compare what the demo's classifier learns from images of each recipe: `python -m experiments.arms --work FOLDER`.
 
-Every arm learns from the same drawn fair days: scenes by day, sunny or cloudy. An arm with a recipe also learns from 1,
-3 or 10 images that the recipe makes of each source. Other arms have an augmentation, or nothing. Updates are equal, and
-the state that is best on held-out fair days is kept. Each trained network is measured on unseen scenes: on the same
-day, under other weather and at other times, and with their subjects in front of other backgrounds. The goals are in
+An arm is a way to train. Every arm learns from the same drawn source scenes, which show a sunny or cloudy day. Some
+also learn from 1, 3 or 10 images that a recipe makes of each source; others use an augmentation. All have equally many
+optimiser updates and keep the weights that are best on held-out scenes. The networks are tested on unseen scenes: on
+such a day, under other weather, at other times, and with other backgrounds behind the subjects. The goals are in
 `arms.toml`. FOLDER keeps all results, so that a stopped run can resume; `--out FILE` writes the report as Markdown, and
 `--small` shows that every part works.
 """
@@ -58,7 +58,7 @@ from pipeline.request import MemoryStore, Request
 
 GOALS = Path(__file__).with_name("arms.toml")
 SOURCES, TUNING, TESTS, PLACES = 2_800_000, 2_830_000, 2_840_000, 2_860_000
-"""First seeds of the scenes for each use. No other training, measurement or choice uses these scenes."""
+"""First seeds of source, tuning and test scenes, and of scenes that lend backgrounds. Nothing else uses their seeds."""
 PLAIN, RANDAUGMENT, AUGMIX, MIXED = "plain", "RandAugment", "AugMix", "mixed"
 RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "dillema": {"counterfactuals": {"captions": 10}, "alternatives": {"per_keyword": 5}},
@@ -69,8 +69,8 @@ RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 ON_FAIR, ON_MIXED, ON_SHIFTS, ON_MAPS = "fair day", "mixed backgrounds", "all shifts", "relevance mass"
 SETS = (*CONDITIONS, ON_MIXED)
 FINE = 4
-"""Factor by which pictures are enlarged before a subject is pasted onto a background. Scaled down again, the subject's
-edge looks like the renderer's own."""
+"""Factor by which pictures are enlarged before a subject is pasted onto a background. Scaling down again smooths the
+edge of the subject."""
 SUBJECT = SEMANTIC_CLASSES.index("object")
 BASELINES = (PLAIN, RANDAUGMENT, "DILLEMA 10x", "LANCE 10x", "AGA 1x")
 """Names of the arms that all other arms are compared with."""
@@ -99,7 +99,7 @@ SMALL = Size(sources=4, tune=4, tests=6, maps=2, multiples=(1, 2), updates=4, ba
 
 
 def source(number: int) -> Scene:
-    """Return the source scene with this number. It shows a fair day."""
+    """Return the source scene with this number: a sunny or cloudy day."""
     return fair_scene(SOURCES + number, "object", number)
 
 
@@ -109,10 +109,9 @@ def tested(number: int, on: str) -> Scene:
 
 
 def mixed(number: int) -> tuple[Image.Image, Image.Image]:
-    """Return the subject of an unseen fair day in front of the background of another scene, and the subject's mask,
-    white.
+    """Return the picture of an unseen subject in front of another scene's background, and the subject's mask (white).
 
-    Both are put together at a larger size, which leaves no rim of the subject's old background.
+    Both are put together at a larger size, so that no rim of the old background remains.
     """
     scene, chance = tested(number, ON_FAIR), random.Random(f"place {number}")
     label = OBJECT_CLASSES[(number + chance.randrange(1, len(OBJECT_CLASSES))) % len(OBJECT_CLASSES)]
@@ -132,7 +131,7 @@ def target(scene: Scene) -> int:
 
 
 def kept_images(driver: Driver, name: str, number: int) -> list[Image.Image]:
-    """Make images of the source `number` with the recipe `name`, and return those that fail no check, in order."""
+    """Make images of the source `number` with the recipe `name`. Return, in order, the images that no check fails."""
     own, scene = recipe_of(name), source(number)
     settings = own.settings_in(driver.profile)
     for section, values in RECIPES[name].items():
@@ -145,7 +144,7 @@ def kept_images(driver: Driver, name: str, number: int) -> list[Image.Image]:
 
 
 def make(size: Size, folder: Path) -> dict[str, list[list[Path]]]:
-    """Make images of all sources with each recipe, or reuse them. Return their files by recipe, a list per source."""
+    """Make images of all sources with each recipe, or reuse them. Return by recipe a list of each source's files."""
     profile, driver = load_profile("demo"), None
     files: dict[str, list[list[Path]]] = {}
     for name in RECIPES:
@@ -166,7 +165,7 @@ def make(size: Size, folder: Path) -> dict[str, list[list[Path]]]:
 
 
 def arms_of(size: Size, files: Mapping[str, Sequence[Sequence[Path]]], folder: Path) -> tuple[Arm, ...]:
-    """Return all arms with their training images. A mixed arm takes images of the recipes in turn."""
+    """Return all arms with their training images. The arm "mixed" takes images from the recipes in turn."""
     originals = [
         Example(drawn(source(number), folder / f"{number:04}.png"), target(source(number)))
         for number in range(size.sources)
@@ -223,7 +222,7 @@ class Tests:
     mixed: Sequence[tuple[Image.Image, Image.Image]]
     """Pictures with mixed backgrounds and their masks, for Grad-CAM maps."""
     tuning: tuple[Any, NDArray[np.int64]]
-    """Pictures of held-out fair days, and their classes."""
+    """Pictures and classes of the held-out scenes that choose the best weights."""
 
 
 def tests_of(size: Size) -> Tests:
@@ -302,7 +301,7 @@ def figures(lines: Sequence[Mapping[str, Any]]) -> tuple[dict[tuple[str, str], F
 
 
 def report(lines: Sequence[Mapping[str, Any]], goals: Sequence[Goal], source_of_goals: Stated, cost: str) -> str:
-    """Return the report as Markdown."""
+    """Return the report as Markdown. `cost` describes the images and the time of each recipe."""
     accuracy, over = figures(lines)
     arms, seeds = list(dict.fromkeys(line["arm"] for line in lines)), len({line["seed"] for line in lines})
     images = {line["arm"]: line["images"] for line in lines}
@@ -380,7 +379,7 @@ def run(size: Size, work: Path) -> tuple[str, list[Goal]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the experiment. Return the exit code: 1 if a goal is missed, 2 after an error. A small run misses no goal."""
+    """Run the experiment. Return 0, or 1 if a goal is missed, or 2 after an error. Small runs cannot miss a goal."""
     parser = argparse.ArgumentParser(prog="python -m experiments.arms", description="Train arms at equal updates.")
     parser.add_argument("--work", type=Path, required=True, help="folder of all results, outside of the repository")
     parser.add_argument("--out", type=Path, help="file of the report")

@@ -1,8 +1,8 @@
 """Compare recipes on the same drawn sources: `python -m experiments.compare_recipes --results FILE`.
 
-Each recipe takes every source through its own stages with the demo profile, and draws its own control set. The drawn
-world says what each image should show, judge models read what it shows, and the demo's models under test predict on it.
-The file gets a line per source, so that a stopped run can resume. `--out FILE` writes the report as Markdown.
+Each recipe makes test cases of every source with the demo profile, and also redraws the source without an edit. The
+drawn world knows what each image should show, judge models read what it shows, and the demo's models under test predict
+it. The file gets a line per source, so that a stopped run can resume. `--out FILE` writes the report as Markdown.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ class ModelsUnderTest:
         }
 
     def wrong(self, task: Task, image: Image.Image, mask: np.ndarray) -> bool:
-        """Return True if the label is not the likeliest class, or a protected class of the mask has an IoU
-        below 0.5.
-        """
+        """Return True if the likeliest class is not the label, or if the IoU of a protected class is below 0.5."""
         if task.kind == "classification":
             return not self.accuracy(task, image, mask)
         seen = self._class_names(task, image)
@@ -68,7 +66,7 @@ class ModelsUnderTest:
         return False
 
     def accuracy(self, task: Task, image: Image.Image, mask: np.ndarray) -> float:
-        """Return 1 if the label is the likeliest class, else 0. For a mask return the share of its pixels that are
+        """Return 1 if the likeliest class is the label, else 0. For segmentation, return the share of pixels predicted
         right.
         """
         if task.kind == "classification":
@@ -83,7 +81,7 @@ class ModelsUnderTest:
 
 
 def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
-    """Return the object or road scene `number`, with its `Walk`. It shows a fair day, as in the models' training."""
+    """Return the object or road scene `number`, and a `Walk` that holds it. It shows a sunny or cloudy day."""
     scene = fair_scene(first_seed + number, "road" if number % 2 else "object", number // 2)
     pixels, mask = render(scene)
     road = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
@@ -92,7 +90,7 @@ def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
 
 
 def made(driver: Driver, recipe: str, walk: Walk) -> tuple[list[TestCase], MemoryStore, float]:
-    """Return the images of a source, the store of the run, and the CPU seconds of text, inversion and drawing."""
+    """Return the images made of a source, the run's store, and the CPU seconds of text stages, inversion, drawing."""
     own, begun, store = recipe_of(recipe), processor_seconds(), MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, own.settings_in(driver.profile), recipe, walk.number), store)
@@ -129,7 +127,7 @@ def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: M
 
 
 def report(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures of both recipes and their difference as Markdown."""
+    """Return a Markdown report with the figures of both recipes and their differences."""
     first, second = (recipe_of(name).title for name in RECIPES)
     text = [f"Sources: {len(lines)}. Intervals are 95 % over sources; differences are over the sources of both."]
     for family in ("road", "object"):
@@ -155,7 +153,7 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _columns(lines: Sequence[Mapping[str, Any]]) -> tuple[MethodImages, Sequence[str], Floats, Floats]:
-    """Return the arguments of `compare_methods`. The known truth about each image takes the place of people's votes."""
+    """Return the arguments of `compare_methods`. The known validity of each image replaces people's votes."""
     rows = []
     control, seconds = np.full((2, len(RECIPES), len(lines)), np.nan)
     for method, recipe in enumerate(RECIPES):

@@ -1,4 +1,4 @@
-"""Run one stage or draw given captions with a driver, without a workspace. Experiments and tests use this."""
+"""Functions for experiments and tests that run one stage, or draw given captions, with a driver but no workspace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def produce(
     seed: int = 0,
     cancelled: threading.Event | None = None,
 ) -> StageValue[Any]:
-    """Run one stage on earlier values and return its value. `settings` defaults to the profile's."""
+    """Run one stage, given the values of earlier stages, and return its value. `settings` defaults to the profile's."""
     store = MemoryStore(source, values)
     settings = settings or recipe.settings_in(driver.profile)
     driver.run(Request(task, settings, recipe.name, seed, stages=(name,), images=()), store, cancelled=cancelled)
@@ -45,7 +45,7 @@ def draw(
     cancelled: threading.Event | None = None,
     recipe: str = DEFAULT_RECIPE,
 ) -> list[TestCase]:
-    """Draw captions and return the images, by default with the profile's settings. Raises the first error."""
+    """Draw captions and return their test cases. Raises the first error. `settings` defaults to the profile's."""
     settings = settings or recipe_of(recipe).settings_in(driver.profile)
     images = generation.plan(captions, recipe_of(recipe).drawing_method.planning(settings), seed).images
     store = MemoryStore(source)

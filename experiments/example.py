@@ -1,4 +1,4 @@
-"""Make or remove the example of a workspace without a browser: `make example`, or `python -m experiments.example`."""
+"""Make or remove the example in a workspace, without a browser: `make example`, or `python -m experiments.example`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make or remove the example. Return the exit code: 0, or 2 after an error, or 130 if it was stopped."""
+    """Make or remove the example. Return the exit code: 0, 2 after an error, or 130 if it was stopped."""
     parser = Parser(prog="python -m experiments.example", description=__doc__)
     add_workspace_option(parser)
     parser.add_argument("--remove", action="store_true", help="remove what the example made")
@@ -56,7 +56,7 @@ def _act(workspace: Workspace, options: argparse.Namespace) -> int:
 
 
 def _watched(studio: Studio, view: ExampleView, is_stopped: Callable[[], bool]) -> ExampleView:
-    """Print each step as it begins, until the example's job ends."""
+    """Print each step of the job that makes the example, until the job ends. Return the last state of the example."""
     printed = ""
     while view.active:
         if view.doing != printed:

@@ -22,25 +22,25 @@ from pipeline.checks.texts import counterfactual_checks
 from pipeline.stages.reply_schema import NO_EDIT, edit_text
 
 HELD_OUT = 0.1
-"""Share of the captions that are held out of the training."""
+"""Share of the captions that are not used for training, but to measure the loss."""
 MOST_HELD_OUT = 200
-"""Maximum number of held-out captions. More would take time and hardly improve the estimate."""
+"""Maximum number of captions that are not used for training. More of them would hardly improve the measured loss."""
 NO_EDIT_KEPT = 0.25
-"""Share of the drawn pairs without a possible edit that are used. With all of them, a small LoRA replies "none" too
-often."""
+"""Share of the drawn pairs without an edit (reply "none") that are used. With all of them, a small LoRA replies "none"
+too often."""
 FEWEST = 10
 """Minimum number of captions for a training."""
 
 
 class Pair(Data):
-    """One line of a file of pairs. It has either the `label` or the `protected` classes of the caption's task."""
+    """One line of a file of pairs. A task of the caption is given either by `label` or by `protected` classes."""
 
     caption: str = Field(min_length=1)
     type: EditType
     changed: str = ""
-    """The caption with one edit of the type. "" if nothing of this type may change in the caption."""
+    """Caption after one edit of the type. "" if the caption has nothing of this type to change."""
     edit: str = ""
-    """The edit, such as "sunny -> snowy". If it is "", the words that differ between the captions are the edit."""
+    """The edit, such as "sunny -> snowy". If "", it is found by comparing the two captions."""
     label: str = ""
     protected: tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ class Pair(Data):
 
     @property
     def task(self) -> Task:
-        """Task that the caption belongs to."""
+        """Task of the caption: its label, or its protected classes."""
         kind = "classification" if self.label else "segmentation"
         return Task(kind, self.label, self.protected)  # type: ignore[arg-type]
 
@@ -98,7 +98,7 @@ def read_pairs(file: Path) -> tuple[list[Pair], list[str]]:
 
 
 def drawn_pairs(count: int) -> list[Pair]:
-    """Return pairs from drawn scenes for training. In some pairs the caption has no possible edit of the type."""
+    """Return training pairs from drawn scenes. Some have a caption that allows no edit of the type."""
     rng, pairs = random.Random(0), list[Pair]()
     while len(pairs) < count:
         example = random_example(rng, "perturbations", rng.randrange(TRAIN_SEEDS, 2 * TRAIN_SEEDS))
@@ -117,9 +117,8 @@ def drawn_pairs(count: int) -> list[Pair]:
 
 
 def held_out(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Return the pairs to train on, and the pairs to hold out. All pairs of one caption stay together.
-
-    Raises UserError if there are too few captions.
+    """Split pairs into those to train on and those to hold out. All pairs of one caption stay together. Raises
+    UserError if there are too few captions.
     """
     captions = sorted({pair.caption for pair in pairs})
     if len(captions) < FEWEST:
@@ -130,6 +129,6 @@ def held_out(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
 
 
 def write_pairs(pairs: Iterable[Pair], file: Path) -> None:
-    """Write pairs as `read_pairs` reads them."""
+    """Write pairs into a file that `read_pairs` can read."""
     lines = (f"{pair.model_dump_json(exclude_defaults=True)}\n" for pair in pairs)
     file.write_text("".join(lines), encoding="utf-8")

@@ -1,9 +1,9 @@
 """Compare ways to write captions with one edit of a requested type: `python -m experiments.perturbers`.
 
-The captions describe drawn scenes that no training saw. Some are unchanged, others are changed as people may do it. The
-vocabulary of the drawn world gives the type of each change. Ways: the three text stages of DILLEMA; the language model,
-once with a free reply and once with a fixed form; the stage of the recipe `lance`, which checks replies and asks again;
-and replacement of a random word (LANCE-R), which knows no types. All of them use the demo's language model. `--own
+The captions describe drawn scenes that no training saw. Some are changed first, as people may change them. The drawn
+world's vocabulary tells the type of each edit. The ways are: the three text stages of DILLEMA; the language model, once
+with a free reply and once with a fixed form; the stage of the recipe `lance`, which checks replies and asks again; and
+replacement of a random word (LANCE-R), which knows no edit types. All of them use the demo's language model. `--own
 FILE.toml` adds a model that `python -m experiments.train_perturber` trained.
 """
 
@@ -38,11 +38,11 @@ FIRST_SEED = 6_000_000
 """First seed of the scenes. Neither training nor scoring of the language model uses these seeds."""
 COUNT = 100
 GROUPS = {"own": 1.0, "changed": 0.0}
-"""Groups of captions: `own` has unchanged captions of the drawn world, `changed` has captions changed as people may
-change them. The value is the share of unchanged captions."""
+"""Two groups of captions: `own` as the drawn world writes them, `changed` as people may change them. The value is the
+share of captions that are not changed."""
 NO_SOURCE = Image.new("RGB", (8, 8))
 Perturber = Callable[[Example, int], str]
-"""Function that returns an edited caption for an example and a seed, or "" if it finds none."""
+"""Function that returns an edited caption for an example and a seed, or "" if no edit is found."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Score:
 
     @property
     def both(self) -> bool:
-        """True if the caption has one edit of the requested type and no other."""
+        """True if the requested edit is the only one in the caption."""
         return self.edit and self.one_place
 
 
 def held_out(count: int, own: float) -> Iterator[Example]:
-    """Yield `count` captions, each with a requested edit type that the caption allows. `own` is a value of `GROUPS`."""
+    """Yield `count` captions with a requested edit type that they allow. `own` is the share of unchanged captions."""
     rng, number = random.Random(FIRST_SEED), 0
     while count:
         example = random_example(rng, "perturbations", FIRST_SEED + number, own)
@@ -71,7 +71,7 @@ def held_out(count: int, own: float) -> Iterator[Example]:
 
 
 def score(example: Example, text: str) -> Score:
-    """Score the caption `text` against the request in `example`. The drawn world's words tell the type of a change."""
+    """Score the caption `text` as a reply to the request in `example`. The world's words tell the type of an edit."""
     differences = changes(example.caption, text)
     passed = not failed(counterfactual_checks(example.caption, CounterfactualCaption(text, ()), example.task))
     edit = any(edit_type_of(change.gone, change.came) == example.edit_type for change in differences)
@@ -79,7 +79,7 @@ def score(example: Example, text: str) -> Score:
 
 
 class Perturbers:
-    """The compared ways to write a caption, with the models of a profile."""
+    """The compared ways to edit a caption, with the models of a profile."""
 
     def __init__(self, name: str = "demo") -> None:
         profile = load_profile(name)
@@ -90,7 +90,7 @@ class Perturbers:
         self._free: LanguageSettings = getattr(self._settings, "perturbations")  # noqa: B009
 
     def ways(self) -> Mapping[str, Perturber]:
-        """Return each way to write a caption, by name."""
+        """Return the compared ways to edit a caption, by name."""
         return {
             "three stages": self.three_stages,
             "asked freely": self.freely,
@@ -100,7 +100,7 @@ class Perturbers:
         }
 
     def three_stages(self, example: Example, seed: int) -> str:
-        """Run DILLEMA's text stages for one caption, with only keywords of the requested edit type."""
+        """Edit one caption with DILLEMA's text stages. Only keywords of the requested edit type are used."""
         plain: dict[str, dict[str, object]] = {
             "keywords": {"edit_types": example.edit_type},
             "counterfactuals": {"captions": 1},
@@ -109,16 +109,16 @@ class Perturbers:
         return self._last(DILLEMA, example, settings, seed)
 
     def freely(self, example: Example, seed: int) -> str:
-        """Ask the language model for one edited caption, in a reply that may have any form."""
+        """Ask the language model for an edited caption, without a fixed form of reply."""
         return self._asked(example, seed, hold=False)
 
     def stage(self, example: Example, seed: int) -> str:
-        """Run the stage of the recipe `lance` for one caption. Return "" if the stage rejects the caption."""
+        """Edit one caption with the stage of the recipe `lance`. Return "" if the stage rejects the result."""
         plain: dict[str, dict[str, object]] = {"perturbations": {"edit_types": example.edit_type, "per_type": 1}}
         return self._last(LANCE, example, LANCE.settings.model_validate(_merged(self._settings, plain)), seed)
 
     def random_word(self, example: Example, seed: int) -> str:
-        """Replace a random unprotected content word with the model's continuation of the text before it."""
+        """Replace a random content word that is not protected by the model's continuation of the text before it."""
         rng, text = random.Random(seed), example.caption
         protected = protected_spans(text, example.task)
         spans = [
@@ -171,7 +171,7 @@ def figure(hits: list[bool]) -> str:
 
 
 def main() -> int:
-    """Print a table with a row for each way and group of captions."""
+    """Print a table of scores with a row for each way to edit and each group of captions."""
     parser = argparse.ArgumentParser(prog="python -m experiments.perturbers", description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT, help="captions of each group (default: %(default)s)")
     parser.add_argument("--own", metavar="FILE.toml", help="profile with a language model of one's own")

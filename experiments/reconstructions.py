@@ -1,9 +1,9 @@
 """Compare models under test on drawn sources and on their reconstructions: `python -m experiments.reconstructions`.
 
-The recipe of LANCE's reconstructions takes each source through the demo profile. "Corrected" is the recipe's image,
-which stays on the stored path of the inversion. "Uncorrected" is drawn from the inverted noise alone, with the same
-caption and control image. `--results FILE` gets a line per source, so that a stopped run can resume. `--out FILE`
-writes the report as Markdown.
+A reconstruction redraws a source without an edit, here with LANCE's recipe and the demo profile. "Corrected" is the
+recipe's image, which is kept on the stored path of the inversion. "Uncorrected" is drawn from the inverted noise alone,
+with the same caption and control image. `--results FILE` gets a line per source, so that a stopped run can resume.
+`--out FILE` writes the report as Markdown.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from pipeline.seams import Models, Source
 FIRST_SEED = 2_900_000
 """First seed of the scenes. Neither training nor calibration nor another report uses these seeds."""
 WITHIN = 0.005
-"""Goal: maximum difference, 0 to 1, between the accuracy on reconstructions and the accuracy on originals."""
+"""Goal: maximum difference (of shares, 0 to 1) between the accuracies on reconstructions and on originals."""
 WAYS = ("corrected", "uncorrected")
 
 
 def measured(
     driver: Driver, inversions: Kept, models: Models, walk: Walk, under_test: ModelsUnderTest
 ) -> dict[str, Any]:
-    """Measure a source and its reconstructions. Return one line of the results, without accuracies if that fails."""
+    """Measure a source and its reconstructions. Return one line of the results, without accuracies if drawing fails."""
     inversions.clear()
     recipe, store = LANCE_RECONSTRUCTION, MemoryStore(walk.image)
     line: dict[str, Any] = {"number": walk.number, "task": walk.task.kind}

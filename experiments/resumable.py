@@ -1,4 +1,4 @@
-"""A resumable measurement of many things, with one JSON line for each measured thing."""
+"""A measurement that can resume: it stores a JSON line for each measured thing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def measure_each(
     results: Path | None,
     key: tuple[str, ...] = ("number",),
 ) -> list[dict[str, Any]]:
-    """Measure each thing without a line in the file `results`, append its line, and return all lines of the file.
+    """Measure each thing that has no line in the file `results`, and append a line for it. Return all lines.
 
-    `key` names the fields of a line that form the thing's key in `things`. Without a file nothing is stored.
+    `key` names the fields of a line that make up the thing's key in `things`. Without a file, nothing is stored.
     """
     written = results.read_text(encoding="utf-8").splitlines() if results is not None and results.exists() else []
     lines = [json.loads(line) for line in written]

@@ -1,15 +1,15 @@
-"""Replay searches for weak cells on a simulated data set whose weak cells are known: `python -m
+"""Simulate searches for combinations of label and alternative (cells) that a model fails on: `python -m
 experiments.search_replays RESULTS.jsonl`. The file gets a line for every 50 replays, so that a stopped run can resume.
 
-Nothing is drawn. The data set has the labels and the alternatives of the drawn world, and `IMAGES` images of each cell.
-Some cells are planted as weak: single ones, all of two alternatives, or all of one label. Each method chooses `BUDGET`
-images (5 % of all) in rounds of `ROUND`, and sees after each round which of them are valid faults. The same rule
-detects the weak cells for all methods (`evaluation.search.detected`).
+No image is drawn. The simulated data set has the labels and alternatives of the drawn world, and `IMAGES` images per
+cell. On some cells the model often fails (weak cells): single ones, all with one of two alternatives, or all of one
+label. Each search method chooses `BUDGET` images (5 % of all) in rounds of `ROUND`, and learns after each round which
+of them are valid faults. One rule for all methods detects the weak cells (`evaluation.search.detected`).
 
-Goals, set before the first run: our search detects at least twice as many weak cells as `foretell` in a loop, over
-all plantings, and at least as many as Thompson sampling and as Bayesian optimisation over CLIP's texts in each
-planting, by 95 % intervals; at most 5 % of the detected cells are not weak; and the 95 % interval of the error by the
-images that were picked uniformly at random covers the truth in 93 to 98 % of the replays.
+Goals, set before the first run, by 95 % intervals. Our search detects at least twice as many weak cells as the command
+`foretell` in a loop, on average over all arrangements of weak cells. In each of them it detects at least as many as
+Thompson sampling, and as Bayesian optimisation over CLIP's texts. At most 5 % of the detected cells are not weak. It
+picks some images at random to estimate the error; the interval contains the truth in 93 to 98 % of the replays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EDITS = {"weather": WEATHERS, "time": TIMES, "ground": GROUNDS, "trees": TREES, 
 IMAGES, BUDGET, ROUND = 22, 300, 10
 """Number of images in each cell, of images that a search may choose, and of images in a round."""
 WRONG_WEAK, WRONG_OTHER, VALID = 0.5, 0.04, 0.85
-"""Shares: of images that the model gets wrong in a weak cell and in another cell, and of valid images."""
+"""Shares of images that the model gets wrong, in a weak cell and in another one. Then the share of valid images."""
 TOGETHER = 50
 """Number of replays in a line of the results."""
 REPLAYS, FIRST_SEED = 1_000, 10_000
@@ -47,14 +47,14 @@ REPLAYS, FIRST_SEED = 1_000, 10_000
 
 @dataclass(frozen=True)
 class World:
-    """The cells (a label and an alternative each) of the drawn world."""
+    """All cells of the drawn world: each label with each alternative."""
 
     cells: Cells
     names: tuple[tuple[str, str, str], ...]
-    """Edit type, alternative and label of each cell, from general to particular."""
+    """Edit type, alternative and label of each cell."""
 
     def planted(self, planting: str, chance: np.random.Generator) -> Flags:
-        """Return True for each cell that is weak under a planting, which is a name in `PLANTINGS`."""
+        """Return True for each cell that is weak. `planting`, a name in `PLANTINGS`, tells which cells are chosen."""
         weak = np.zeros(len(self.cells), bool)
         if planting == "14 single cells":
             weak[chance.choice(len(weak), 14, replace=False)] = True
@@ -71,7 +71,7 @@ PLANTINGS = ("14 single cells", "2 alternatives, all labels", "1 label, all edit
 
 @cache
 def world() -> World:
-    """Return all cells: each label with each alternative."""
+    """Return the cells, each label with each alternative."""
     alternatives = [(kind, name) for kind, names in EDITS.items() for name in names]
     kinds = list(EDITS)
     rows = [(number, place) for number in range(len(alternatives)) for place in range(len(OBJECT_CLASSES))]
@@ -85,7 +85,7 @@ def world() -> World:
 
 @dataclass
 class Replay:
-    """State of a replayed search, by cell: the images that it has seen, the faults among them, and the images left."""
+    """State of a search. For each cell: number of images seen, of valid faults among them, and of images left."""
 
     images: Numbers
     faults: Numbers
@@ -94,11 +94,11 @@ class Replay:
 
 
 Method = Callable[[Replay, int], Numbers]
-"""Function that returns the cells of the next images to look at, given the replay and their number."""
+"""Search method: a function of the state of a search and a number of images. Returns each next image's cell."""
 
 
 def ours(replay: Replay, size: int) -> Numbers:
-    """Choose cells as the studio's search does."""
+    """Choose images as the studio's search does."""
     budget = BUDGET - int(replay.images.sum())
     return next_round(world().cells, replay.images, replay.faults, replay.left, size, replay.chance, budget=budget).cell
 
@@ -110,7 +110,7 @@ def uniform(replay: Replay, size: int) -> Numbers:
 
 
 def foretell(replay: Replay, size: int) -> Numbers:
-    """Choose the first cells in the order of the command `foretell`, run again before each round."""
+    """Choose the first images in the order of the command `foretell`, which learns from all earlier rounds."""
     names, left = world().names, replay.left
     pairs = zip(names, replay.faults.tolist(), replay.images.tolist(), strict=True)
     chances = chance_wrong({name: (k, n) for name, k, n in pairs if n}, names)
@@ -122,7 +122,7 @@ def foretell(replay: Replay, size: int) -> Numbers:
 
 
 def thompson(replay: Replay, size: int) -> Numbers:
-    """Choose by Thompson sampling with a uniform prior for each cell. Detected cells get no more images."""
+    """Choose images by Thompson sampling, with a uniform prior for each cell. Detected cells get no more images."""
     open_left, picks = np.where(detected(replay.images, replay.faults), 0, replay.left), list[int]()
     for draws in replay.chance.beta(1 + replay.faults, 1 + replay.images - replay.faults, (size, len(open_left))):
         picks.append(int(np.argmax(np.where(open_left > 0, draws, -1.0))))
@@ -131,9 +131,9 @@ def thompson(replay: Replay, size: int) -> Numbers:
 
 
 def bayesian(replay: Replay, size: int) -> Numbers:
-    """Bayesian optimisation: a Gaussian process over CLIP's vectors of "a LABEL, ALTERNATIVE", after Le Coz et al.,
-    with the upper confidence bound. Later picks of a round treat earlier ones as images whose result is the expected
-    one. Detected cells get no more images.
+    """Choose images by Bayesian optimisation, after Le Coz et al.: a Gaussian process with upper confidence bounds, on
+    CLIP's vectors of "a LABEL, ALTERNATIVE". Images picked earlier in a round count with their expected result.
+    Detected cells get no more images.
     """
     kernel = _kernel()
     open_left = np.where(detected(replay.images, replay.faults), 0, replay.left)
@@ -166,7 +166,7 @@ METHODS: Mapping[str, Method] = {
 
 @cache
 def _kernel() -> Floats:
-    """Return a squared exponential kernel over CLIP's vectors of all cells, as wide as their median distance."""
+    """Return the similarity of each pair of cells: a squared exponential kernel over CLIP's vectors."""
     clip = load_models(load_profile("demo")).embedder
     vectors = np.array([clip.text(f"a {label}, {alternative}") for _, alternative, label in world().names])
     distance = ((vectors[:, None] - vectors[None]) ** 2).sum(axis=-1)
@@ -174,9 +174,9 @@ def _kernel() -> Floats:
 
 
 def replayed(method: str, planting: str, seed: int) -> tuple[float, int, int, int, bool | None]:
-    """Replay one search. Return the share of weak cells detected, the numbers of detected cells, of detected cells that
-    are not weak, and of valid faults seen, and whether the interval of the error rate, from images picked at random,
-    contains the truth (None if the method picks none at random).
+    """Simulate one search. Return the share of weak cells detected, and the numbers of detected cells, of detected
+    cells that are not weak, and of valid faults seen. Last, for our search, return True if the interval of the error
+    rate contains the truth; None for other methods.
     """
     fate = np.random.default_rng([FIRST_SEED + seed, PLANTINGS.index(planting)])
     weak = world().planted(planting, fate)
@@ -208,7 +208,7 @@ def replayed(method: str, planting: str, seed: int) -> tuple[float, int, int, in
 
 
 def main() -> None:
-    """Replay all methods in all plantings, and print the report as Markdown."""
+    """Simulate all methods in all arrangements of weak cells, and print the report as Markdown."""
     parser = argparse.ArgumentParser(prog="python -m experiments.search_replays", description=__doc__)
     parser.add_argument("results", type=Path, help="file that gets the results, a line for some replays")
     parser.add_argument(
@@ -242,7 +242,7 @@ def main() -> None:
 
 
 def report(results: Mapping[tuple[str, str], Floats], replays: int) -> list[str]:
-    """Return the tables of all results in Markdown, with a table of the goals that says which are reached."""
+    """Return Markdown tables of all results, and a table that says which goals are reached."""
     head = [*METHODS]
     lines = [
         f"Share of the weak cells that are detected, % (95 % interval over {replays:,} replays):",

@@ -1,4 +1,4 @@
-"""Starts a Ray cluster of two nodes with a CPU each on this machine, to try batches on a cluster: `make cluster`."""
+"""Starts a small Ray cluster on this machine (two nodes, each with a CPU) to try batches on it: `make cluster`."""
 
 from __future__ import annotations
 

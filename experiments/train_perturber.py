@@ -1,9 +1,9 @@
 """Train your own perturber: `python -m experiments.train_perturber --out FOLDER`.
 
-A perturber is a language model that answers with one edit of a type that is asked for. This program trains a LoRA of
-the language model of a profile, or of another LLaMA, on pairs of captions: pairs from a file, or pairs of drawn scenes.
-It holds some captions out and stops once the loss on them no longer falls. Then it merges the LoRA, and writes the
-model as GGUF and a profile that uses it. The same command resumes a stopped training.
+A perturber is a language model that makes one edit of a requested type in a caption. This program trains a LoRA for the
+language model of a profile, or for another LLaMA. It learns from pairs of captions, from a file or drawn scenes.
+Training stops once the loss on held-out captions no longer falls. Then it merges the LoRA, and writes the model as GGUF
+and a profile that uses it. The same command resumes a stopped training.
 
 `--adapter FOLDER` trains nothing: it merges a LoRA that is there already.
 """
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 
 DRAWN = 6000
 LAYERS = ("q_proj", "k_proj", "v_proj")
-"""The layers that the LoRA changes, as in LANCE."""
+"""Names of the layers that the LoRA changes, as in LANCE."""
 DROPOUT = 0.05
 EVALUATE_EVERY = 25
 """Number of training steps between two evaluations of the loss on the held-out pairs."""
 PATIENCE = 5
-"""Number of evaluations in a row without a lower held-out loss after which the training stops."""
+"""Training stops after this many evaluations in a row without a lower held-out loss."""
 IGNORED = -100
 MOST_NAMED = 10
 """Maximum number of invalid lines whose problems are printed one by one."""
 BASE_FILE = "base.json"
-"""Name of the file beside a LoRA. The file names the language model that the LoRA was trained on."""
+"""Name of a file in the folder of a LoRA, which names the language model that the LoRA was trained on."""
 LONGEST_CONTEXT = 4096
 
 Encoded = Mapping[str, list[int]]
@@ -62,14 +62,14 @@ Encoded = Mapping[str, list[int]]
 
 @dataclass(frozen=True)
 class Base:
-    """A language model that a LoRA is trained on."""
+    """A loaded language model to train a LoRA on."""
 
     name: str
     model: LlamaForCausalLM
     pieces: SentencePieceProcessor
 
     def fingerprint(self) -> str:
-        """Return a hash of all weights at half precision."""
+        """Return a hash of the model's weights at half precision."""
         digest = hashlib.sha256()
         for name, weights in sorted(self.model.state_dict().items()):
             digest.update(name.encode() + weights.detach().half().cpu().numpy().tobytes())
@@ -88,7 +88,7 @@ class Plan:
 
 
 def load_base(file: Path) -> Base:
-    """Load a LLaMA of a GGUF file or a folder of transformers. Raises UserError if ctransformers cannot run it."""
+    """Load a LLaMA from a GGUF file or a transformers folder. Raises UserError if ctransformers cannot run it."""
     kind = torch.bfloat16 if device().type == "cuda" else torch.float32
     try:
         if file.is_dir():
@@ -126,7 +126,7 @@ def load_base(file: Path) -> Base:
 
 
 def pieces_of(fields: Mapping[str, Any]) -> SentencePieceProcessor:
-    """Return the tokenizer of a GGUF file. Like llama.cpp, it changes no text before it tokenizes."""
+    """Return the tokenizer in the fields of a GGUF file. Like llama.cpp, it does not normalise the text."""
     kinds: Any = proto_buffers  # its names are made when it is imported
     proto = kinds.ModelProto()
     columns = (fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "scores", "token_type"))
@@ -141,7 +141,7 @@ def pieces_of(fields: Mapping[str, Any]) -> SentencePieceProcessor:
 
 
 def encoder(profile: Profile, base: Base) -> Any:
-    """Return a function that turns a pair into tokens: the studio's prompt, then the reply that is learnt."""
+    """Return a function that turns a pair into tokens: first the studio's prompt, then the reply to learn."""
     section, prompt = profile.language, LANCE.prompts(profile.prompts)["perturbations"]
     template = Template(section.chat_template if isinstance(section, GgufLanguage) else "$prompt")
     pieces = base.pieces
@@ -157,7 +157,7 @@ def encoder(profile: Profile, base: Base) -> Any:
 
 
 def padded(examples: Sequence[Encoded]) -> dict[str, torch.Tensor]:
-    """Return one batch of examples, padded on the right."""
+    """Return a batch of these examples, padded on the right to equal length."""
     longest = max(len(one["input_ids"]) for one in examples)
 
     def rows(name: str, fill: int) -> torch.Tensor:
@@ -169,8 +169,8 @@ def padded(examples: Sequence[Encoded]) -> dict[str, torch.Tensor]:
 
 def learn(base: Base, train: list[Encoded], out: list[Encoded], plan: Plan, folder: Path) -> PeftModel:
     """Train a LoRA with early stopping and keep its best state in `folder/adapter`. Resumes from the last checkpoint.
-
-    Raises UserError if the folder holds a training of another model, other pairs or other settings.
+    `out` holds the held-out examples. Raises UserError if the folder has a training with another model, pairs or
+    settings.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -235,7 +235,7 @@ def learn(base: Base, train: list[Encoded], out: list[Encoded], plan: Plan, fold
 
 
 def with_adapter(base: Base, folder: Path) -> PeftModel:
-    """Return the model with the LoRA of a folder. Raises UserError if the folder holds none, or one trained on another
+    """Return the model with the LoRA from a folder. Raises UserError if there is none, or if it was trained on another
     model.
     """
     from peft import LoraConfig, PeftConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
@@ -295,7 +295,7 @@ def _write(file: Path, data: Mapping[str, Any]) -> None:
 
 
 def write_profile(profile: Profile, source: Path, base: Base, gguf: Path, file: Path) -> None:
-    """Write a copy of the profile file `source` whose language model is `gguf`. The rest of the text is unchanged."""
+    """Write a profile that uses the language model `gguf`. It is otherwise a copy of the profile file `source`."""
     section = profile.language
     language: dict[str, Any] = {"kind": "llama-gguf", "path": str(gguf.resolve())}
     if isinstance(section, GgufLanguage):
@@ -316,8 +316,8 @@ def write_profile(profile: Profile, source: Path, base: Base, gguf: Path, file: 
 
 
 def base_file(profile: Profile, named: Path | None) -> Path:
-    """Return the path of the language model that the LoRA is trained on: `named`, or else the profile's. Raises
-    UserError if the profile has no LLaMA in GGUF.
+    """Return the path of the language model to train a LoRA on: `named`, or else the profile's. Raises UserError if the
+    profile's model is no LLaMA in GGUF.
     """
     if named is not None:
         return named
@@ -330,7 +330,7 @@ def base_file(profile: Profile, named: Path | None) -> Path:
 
 
 def given_pairs(file: Path) -> list[Pair]:
-    """Return the valid pairs of a file. Print the number of invalid lines, and what is wrong with the first ones."""
+    """Return the valid pairs of a file. Print the number of invalid lines, and the problems of the first ones."""
     pairs, faults = read_pairs(file)
     if faults:
         more = f"\n  and {len(faults) - MOST_NAMED} more" if len(faults) > MOST_NAMED else ""
@@ -341,7 +341,7 @@ def given_pairs(file: Path) -> list[Pair]:
 
 
 def fitting(pairs: Sequence[Pair], encoded: Any, context: int) -> list[Encoded]:
-    """Return the tokens of all pairs with at most `context` tokens. Print the number of longer pairs."""
+    """Return the tokens of each pair that has at most `context` tokens. Print the number of longer pairs."""
     tokens = [encoded(pair) for pair in pairs]
     fits = [one for one in tokens if len(one["input_ids"]) <= context]
     if len(fits) < len(tokens):
@@ -352,7 +352,7 @@ def fitting(pairs: Sequence[Pair], encoded: Any, context: int) -> list[Encoded]:
 
 
 def make(options: argparse.Namespace) -> Path:
-    """Train or merge a LoRA as the command line asks. Return the file of the new profile. Raises UserError."""
+    """Train or merge a LoRA as the command line asks, and return the file of the new profile. Raises UserError."""
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing", FutureWarning)  # peft uses the old name
     if find_spec("peft") is None:
         raise UserError(

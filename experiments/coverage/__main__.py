@@ -1,4 +1,4 @@
-"""Print how often intervals contain the truth, and how often the gate and factor experiments are right (simulated)."""
+"""Simulate evaluations whose truth is known, and print how often intervals and other results are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coverage, the share of a figure's intervals that contain its true value in a simulated world, and its table. Pure."""
+"""Coverage (how often a figure's interval contains the true value) in a simulated world, and its table. Pure."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from core.figures import Figure
 from evaluation.by_source import LEAST, MOST
 
 ROUNDING = 1e-9
-"""Maximum distance from an interval at which the true value still counts as inside, since both are rounded."""
+"""Rounding tolerance: a true value this close to an interval counts as inside."""
 
 
 @dataclass(frozen=True)
 class Covered:
-    """Share of a figure's intervals that contain its true value in one simulated world. All shares are 0 to 1."""
+    """Coverage of one figure's intervals in one simulated world. All shares are 0 to 1."""
 
     figure: str
     world: Mapping[str, str]
     """Properties of the world: the first columns of its row in the table."""
     column: str
-    """Heading of the table's column, such as the true error."""
+    """Heading of the column for this world in the table, such as the true error."""
     truth: float
     covers: float | None
-    """The share of intervals that contain the truth, or None if no interval was shown."""
+    """Share of the intervals that contain the true value, or None without an interval."""
     shown: float
-    """The share of repetitions that show an interval or a bound."""
+    """Share of the repetitions that give an interval or a bound."""
     claims: float
-    """The share of repetitions whose interval is above 0. These are false claims if the true value is 0."""
+    """Share of the repetitions whose whole interval is above 0. If the true value is 0, these are false claims."""
     mean: float | None
     again: int = 0
-    """Number of repetitions of the second measurement, which is made if the first one is below `LEAST`; otherwise 0."""
+    """Number of repetitions if the coverage was measured again because it was below `LEAST`. Otherwise 0."""
 
 
 Measurement = Callable[[], Sequence[Covered]]
@@ -38,7 +38,7 @@ Measurement = Callable[[], Sequence[Covered]]
 
 
 def covered(figure: str, world: Mapping[str, str], column: str, figures: Sequence[Figure], truth: float) -> Covered:
-    """Return how often the intervals of `figures`, one for each repetition, contain the true value `truth`."""
+    """Return the coverage of the true value `truth`. `figures` has one figure with its interval for each repetition."""
     ends = [(one.low, one.high) for one in figures if one.low is not None]
     hits = sum(low <= truth + ROUNDING and (high is None or truth <= high + ROUNDING) for low, high in ends)
     values = [one.value for one in figures if one.value is not None]
@@ -55,7 +55,7 @@ def covered(figure: str, world: Mapping[str, str], column: str, figures: Sequenc
 
 
 def table(found: Sequence[Covered]) -> list[str]:
-    """Return the coverage of one figure in several worlds as Markdown, with a sentence about it."""
+    """Return a Markdown section: a table with one figure's coverage in several worlds, and a summary."""
     heads, columns = list(found[0].world), list(dict.fromkeys(one.column for one in found))
     cells = {(tuple(one.world.values()), one.column): _cell(one) for one in found}
     lines = [f"## {found[0].figure[:1].upper()}{found[0].figure[1:]}", ""]
@@ -66,7 +66,7 @@ def table(found: Sequence[Covered]) -> list[str]:
 
 
 def summary(found: Sequence[Covered]) -> str:
-    """Describe how many worlds reach the goal. If the true value is 0, also tell how often an interval excludes 0."""
+    """Describe how many worlds reach the coverage goal. For true values of 0, add how often intervals exclude it."""
     covers = [one.covers for one in found if one.covers is not None]
     above, below = sum(one > MOST for one in covers), sum(one < LEAST for one in covers)
     text = (

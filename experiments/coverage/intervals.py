@@ -1,8 +1,8 @@
 """Measures how often the 95 % intervals of Evaluate contain the truth, in simulated worlds where it is known. Pure.
 
-A world has sources, test cases of each, an error rate, and a correlation of the errors of one source. Each world is
-drawn many times, and the functions behind the page compute the interval each time. An interval with few possible
-outcomes covers more often than 95 %: if nothing is ever wrong, each interval begins at 0 and always covers.
+A world has sources with test cases and an error rate. Errors on the same source are correlated. Each world is drawn
+many times, and the functions behind the page compute an interval each time. If few outcomes are possible, intervals
+contain the truth more often than 95 %: if nothing is ever wrong, each one begins at 0 and always contains it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SOURCES = (5, 10, 30, 100, 500)
 ERRORS = (0.0, 0.001, 0.005, 0.02, 0.1, 0.5, 0.98, 1.0)
 CORRELATIONS = (0.0, 0.3, 0.7)
 SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2, 3, 5, 8, 20)}
-"""Possible numbers of test cases of a source, each equally likely."""
+"""Possible numbers of test cases of a source, by a name for the list. All numbers in a list are equally likely."""
 REPETITIONS = 1000
 AGAIN = 10
-"""Factor by which repetitions increase when coverage below the goal is measured again: some is low by chance."""
+"""Factor of repetitions for measuring a coverage below the goal again, since some are low by chance."""
 AT_ONCE = 50
-"""Maximum number of repetitions that are simulated together for the mIoU."""
+"""Number of repetitions that the simulation of the mIoU computes together."""
 PARTS = 20
-"""Number of parts of an image. A simulated segmenter is right or wrong about each part as a whole."""
+"""Number of parts of an image in the simulation of the mIoU. The segmenter gets each part right or wrong as a whole."""
 LARGEST_CHANGE = 0.9
 """Probability of the true class before an edit. An edit lowers it by a random amount, at most to 0."""
 
@@ -43,13 +43,13 @@ class World:
 
     sources: int
     cases: str
-    """Key of `SIZES`: how the number of test cases varies between sources."""
+    """Key of `SIZES`, which lists the possible numbers of test cases of a source."""
     error: float
     correlation: float
 
     def latent(self, error: float, rank: Floats) -> Floats:
-        """Return the probability that the model is wrong on each source: the beta distribution's quantile at `rank`,
-        0 to 1. Its mean is `error`.
+        """Return each source's error probability from a beta distribution with the mean `error`. `rank` is the rank of
+        the quantile to take for each source, 0 to 1.
         """
         if error in (0.0, 1.0) or not self.correlation:
             return np.full(rank.shape, error)
@@ -60,7 +60,7 @@ class World:
         return np.interp(rank, grid, stats.beta.ppf(grid, error * worth, (1 - error) * worth))
 
     def sizes(self, chance: np.random.Generator, shape: tuple[int, int]) -> Numbers:
-        """Draw the number of test cases of each source."""
+        """Return random numbers of test cases per source, as an array of this shape."""
         return chance.choice(np.array(SIZES[self.cases]), size=shape)
 
 
@@ -81,12 +81,12 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the error on test cases minus the error on one reconstruction per source. Edits have no effect here."""
+    """Simulate the error on test cases minus the error on one reconstruction per source. Edits have no effect here."""
     return _figures(*_pair(world, chance, repetitions, world.error)), 0.0
 
 
 def _difference(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the error on test cases minus the error on originals. Here edits make half of the right answers wrong."""
+    """Simulate the error on test cases minus the error on originals. Edits make half of the right answers wrong."""
     after = (1 + world.error) / 2
     return _figures(*_pair(world, chance, repetitions, after)), after - world.error
 
@@ -100,15 +100,15 @@ def _factor(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _change(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the change of the true class's probability. `world.error` is the share of sources that change."""
+    """Simulate the change of the true class's probability. `world.error` is the share of sources where it changes."""
     changed = chance.random((repetitions, world.sources)) < world.error
     change = -LARGEST_CHANGE * chance.random(changed.shape) * changed
     return _groups(change, -1.0), -LARGEST_CHANGE * world.error / 2
 
 
 def _miou(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the mIoU. `world.error` is the share of each class's pixels that are taken for the next class. Parts of
-    an image are right or wrong as a whole, and the size of classes differs between sources.
+    """Simulate the mIoU. In each class, the share `world.error` of the pixels is taken for the next class. Parts of an
+    image are right or wrong as a whole, and class sizes differ between sources.
     """
     classes, figures = 4, list[Figure]()
     for begin in range(0, repetitions, AT_ONCE):
@@ -181,15 +181,15 @@ def settled(figure: str, world: World, repetitions: int) -> Covered:
 def _drawn(
     world: World, chance: np.random.Generator, repetitions: int, error: float, rank: Floats | None = None
 ) -> tuple[Floats, Numbers]:
-    """Return the share of wrong test cases and the number of test cases of each source, both (sources, repetitions)."""
+    """Return the share of wrong test cases of each source, and their number, both (sources, repetitions)."""
     rank = chance.random((world.sources, repetitions)) if rank is None else rank
     sizes = world.sizes(chance, rank.shape)
     return chance.binomial(sizes, world.latent(error, rank)) / sizes, sizes
 
 
 def _pair(world: World, chance: np.random.Generator, repetitions: int, error: float) -> tuple[Floats, Floats]:
-    """Return two arrays (sources, repetitions): the share of wrong test cases at the error rate `error`, and whether
-    another image of each source is wrong (1 or 0) at the world's error rate.
+    """Return two arrays (sources, repetitions). First: the share of a source's test cases that are wrong, at the rate
+    `error`. Second: 1 if another image of the source is wrong, at the world's error rate, else 0.
     """
     rank = chance.random((world.sources, repetitions))
     generated, _ = _drawn(world, chance, repetitions, error, rank)
@@ -209,7 +209,7 @@ def _figures(shares: Floats, less: Floats | None = None) -> list[Figure]:
 
 
 def _groups(values: Floats, lowest: float) -> list[Figure]:
-    """Return the mean of each row of `values` (repetitions, sources) with an interval. All values are `lowest` to 1."""
+    """Return the mean of each row of `values` (repetitions, sources) with an interval. Values are `lowest` to 1."""
     groups, sources = values.shape
     group, n = np.repeat(np.arange(groups), sources), np.zeros(groups, np.int64)
     return means_of_groups(values.ravel(), np.ones(group.shape), group, groups, n, lowest)[0]

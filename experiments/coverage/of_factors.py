@@ -1,7 +1,7 @@
 """Measures how often a factor experiment finds planted interactions, in simulated worlds with known effects. Pure.
 
-Goals, set before the first run: with 200 sources and as many captions as effects, an interaction of 25 points is found
-in at least 90 % of the repetitions; a false effect is found in at most 5 %; intervals cover in 93 to 98 %.
+Goals, set before the first run: with 200 sources and as many captions as effects, at least 90 % of the repetitions find
+an interaction of 25 points, and at most 5 % find a false effect. 93 to 98 % of intervals contain the truth.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from experiments.coverage.of_gate import FALSE, FOUND
 from pipeline.stages.factorial import factorial
 
 INTERACTION, MAIN = 0.25, 0.10
-"""Planted effects on the error: of the first levels of the first two factors together, and of the first one alone."""
+"""Planted effects on the error: of two certain changes (levels) together, and of the first change alone."""
 DESIGNS = 256
-"""Number of different designs (combinations of levels). Each source gets a random one."""
+"""Number of different designs: combinations of edits for a source's images. Each source gets a random design."""
 MOST_BASE = 0.4
-"""Maximum probability of an error on a source's unchanged image. The minimum is 0."""
+"""Maximum error probability of a source's unchanged image. The minimum is 0."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class FactorWorld:
         return next((effect for planted, effect in true.items() if planted == parts), 0.0) if self.planted else 0.0
 
     def drawn(self, chance: np.random.Generator) -> FactorEffects:
-        """Simulate the predictions of a model, and return the effects estimated from them. Sources differ in their base
-        error and in the size of the planted effects.
+        """Simulate a model's predictions, and return the effects estimated from them. Sources differ in their error on
+        unchanged images and in the size of the planted effects.
         """
         seeds = chance.integers(DESIGNS, size=self.sources).tolist()
         designs = [_design(self.factors, self.alternatives, self.captions, seed) for seed in seeds]
@@ -67,7 +67,7 @@ class FactorWorld:
 
 @cache
 def _design(factors: int, alternatives: int, captions: int, seed: int) -> Numbers:
-    """Return the levels of a source's images, (images, factors), the unchanged one first."""
+    """Return the level of each factor in each image of a source, (images, factors). The first image is unchanged."""
     pools = [[Edit(name, str(level), name) for level in range(alternatives)] for name in EDIT_TYPES[:factors]]
     chosen = factorial(pools, captions, seed)
     levels = np.zeros((1 + len(chosen), factors), np.int64)
@@ -89,16 +89,16 @@ WORLDS = (
 
 @dataclass(frozen=True)
 class FactorShares:
-    """Shares of the repetitions in one world, 0 to 1."""
+    """Results of the repetitions in one world, as shares from 0 to 1."""
 
     found: float | None
     """Share of repetitions in which the planted interaction is found. None if none is planted."""
     false: float
-    """Share of repetitions that find at least one effect whose true value is 0 or has the other sign."""
+    """Share of repetitions that find a false effect: its true value is 0 or has the other sign."""
     covers: float
-    """Share of intervals that contain the true effect, over all effects."""
+    """Share of intervals that contain the true effect, averaged over all effects."""
     least: float
-    """Smallest share of intervals that contain the true effect, among all effects."""
+    """Share of intervals that contain the true effect, for the effect where this share is smallest."""
 
 
 def shares(world: FactorWorld, repetitions: int, seed: int = 0) -> FactorShares:
@@ -144,7 +144,7 @@ def missed(world: FactorWorld, found: FactorShares, repetitions: int) -> str:
 
 
 def table(repetitions: int) -> list[str]:
-    """Return the shares of all worlds as a part of the report in Markdown."""
+    """Return a part of the report in Markdown: the shares of all worlds."""
     lines = [
         "## Factor experiment: which changes break a model together?",
         "",

@@ -1,8 +1,8 @@
-"""Measures how often the gate, which compares a new model with an old one, gives each answer in simulated worlds. Pure.
+"""Measures how often the gate's answers are right in simulated worlds. The gate compares a new model with an old one.
 
-Goals, set before the first run: two models of the same error are called "worse" in at most 5 % of the repetitions, a
-new model that is worse by exactly the margin is called "no worse" in at most 5 % and "worse" in at most 5 %, and with
-500 sources of 4 test cases and a margin of 0, a loss of 3 points is found in at least 90 %.
+Goals, set before the first run. Of two models with the same error, the new one is called "worse" in at most 5 % of the
+repetitions. If it is worse by exactly the margin, it is called "no worse" in at most 5 % and "worse" in at most 5 %.
+With 500 sources of 4 test cases and a margin of 0, a loss of 3 points is found in at least 90 %. Pure.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from evaluation.gate import INVALID, NOT_JUDGED, VALID, Compared, gate
 FALSE, FOUND = 0.05, 0.90
 """Goals: maximum share of false answers, and minimum share of losses that are found."""
 ERROR, CHANGED = 0.3, 0.08
-"""Error of the old model, and share of test cases on which only one of two equally good models is right."""
+"""Error of the old model, and share of test cases where only one of two equally good models is right."""
 INVALID_SHARE, JUDGED_SHARE = 0.2, 0.3
-"""Shares of invalid and of judged test cases in the worlds with votes. The new model is wrong more often on invalid
-ones."""
+"""Shares of test cases that are invalid, and that people have judged, in worlds with votes. The new model errs more
+often on invalid ones."""
 
 
 @dataclass(frozen=True)
 class GateWorld:
-    """A world with two models. `loss` is the increase of valid faults by the new one, as a share of all test cases."""
+    """A world with two models. `loss` is the new one's additional errors on valid test cases, as a share of all."""
 
     sources: int
     cases: int
@@ -35,9 +35,9 @@ class GateWorld:
     loss: float
     margin: float
     votes: bool = False
-    """True if some test cases are invalid, and people have judged a random part of all test cases."""
+    """True if some test cases are invalid, and people have judged a random part of them all."""
     classes: int = 0
-    """Number of classes for which the models are compared too, or 0."""
+    """Number of classes for which the gate also compares the models, or 0 for none."""
 
     def drawn(self, chance: np.random.Generator) -> Compared:
         """Simulate the predictions of both models. Test cases of the same source are equally hard."""
@@ -90,7 +90,7 @@ def _false(world: GateWorld) -> dict[GateAnswer, bool]:
 
 
 def table(repetitions: int) -> list[str]:
-    """Return the shares of all answers as a part of the report in Markdown."""
+    """Return a part of the report in Markdown: how often the gate gives each answer, in all worlds."""
     lines = [
         "## Gate: is a new model worse than an old one?",
         "",

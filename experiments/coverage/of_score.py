@@ -1,4 +1,4 @@
-"""Measures how often the interval of the AUC of a validity score contains the true AUC. Pure."""
+"""Measures how often the interval for the AUC of the automatic validity score contains the true AUC. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.coverage.covered import Covered, Measurement, covered
 
 SOURCES, AREAS, VALID, CORRELATIONS = (20, 50, 100), (0.6, 0.76, 0.9), (0.5, 0.7), (0.0, 0.5)
 IMAGES = 100
-"""Number of judged images in a world. Each source has the same number of them."""
+"""Number of judged images in a world, divided evenly among its sources."""
 
 
 def measurements(repetitions: int) -> list[Measurement]:
@@ -27,8 +27,8 @@ def measurements(repetitions: int) -> list[Measurement]:
 
 
 def measured(sources: int, area: float, valid: float, correlation: float, repetitions: int, seed: int) -> list[Covered]:
-    """Measure one simulated world. `area` is the true area under the curve, and `valid` the share of valid images.
-    `correlation` is the correlation of images of one source, in their scores and in their validity.
+    """Simulate one world. `area` is the true AUC, and `valid` the share of valid images. `correlation` is how strongly
+    scores and validity correlate between images of one source.
     """
     drawn = _worlds(sources, area, valid, correlation, np.random.default_rng(seed))
     world = {"sources": str(sources), "valid": f"{valid:.0%}", "correlation": f"{correlation:g}"}
@@ -39,7 +39,7 @@ def measured(sources: int, area: float, valid: float, correlation: float, repeti
 def _worlds(
     sources: int, area: float, valid: float, correlation: float, fate: np.random.Generator
 ) -> Iterator[tuple[Floats, np.ndarray, np.ndarray]]:
-    """Yield scores, validity and sources of images, with at least `FEWEST` valid and `FEWEST` invalid ones."""
+    """Yield random images: their scores, validity and sources. At least `FEWEST` are valid and `FEWEST` are invalid."""
     from scipy import stats
 
     source = np.repeat(np.arange(sources), IMAGES // sources)

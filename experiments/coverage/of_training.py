@@ -1,4 +1,4 @@
-"""Measures how often intervals of the gain from retraining contain the truth, if seeds and sources differ. Pure."""
+"""Measures how often intervals of the gain from retraining contain the truth, in worlds with a known gain. Pure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SEEDS, ACCURACIES = (2, 3, 5), (0.5, 0.8, 0.99, 1.0)
 LAYOUTS = ((20, 6), (33, 4), (132, 1))
 """Simulated test sets: number of sources, and number of images of each source."""
 BETTER = 0.1
-"""True gain in accuracy of the second arm over the baseline. It is 0 instead if the accuracy would exceed 1."""
+"""True gain in accuracy of the second training over the baseline. It is 0 where the accuracy would exceed 1."""
 ORIGINAL_ACCURACY = 0.95
-"""Accuracy of both arms on originals. If the baseline is less accurate on test cases, an arm can win accuracy back."""
+"""Accuracy of both trainings on originals. Retraining can win back what the baseline loses on test cases."""
 SHARED = 0.8
-"""Weight of the random effects that all arms and sets share. The effects in two arms correlate by its square."""
+"""Weight of random effects that all trainings and test sets share. Effects of two trainings correlate by its square."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Shares of the variance of a model's predictions that come from sources, images and training seeds."""
+    """Shares of the variance of a model's predictions that are due to sources, images and training seeds."""
 
     name: str
     of_sources: float

@@ -1,12 +1,12 @@
-"""Measures how often the intervals of `validity_effect` contain the truth, in worlds like real studies. Pure.
+"""Measures how often the intervals of `validity_effect` contain the truth, in simulated studies. Pure.
 
-Every world has sources with unequal numbers of test cases, more of them where the model is seldom wrong, and a
-correlation within sources of 0.3 in wrong answers and in validity. Each repetition draws new sources, images, sample
-and votes.
+In every world, sources have unequal numbers of test cases: more if the model is seldom wrong on them. Within a source,
+wrong answers have a correlation of 0.3, and so has validity. Each repetition draws new sources, images, sample and
+votes.
 
-The intervals of two kinds of studies contain the truth in more than 98 % of the repetitions. A study of accepted images
-alone gives bounds that allow for any validity of the other images. In a study of ten images about three are wrong, so
-there are only a few possible outcomes and intervals.
+In two kinds of studies, intervals contain the truth in more than 98 % of the repetitions. If only accepted images are
+judged, the bounds allow for any validity of the other images. If ten images are judged, the model is wrong on about
+three, so that only few outcomes are possible.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from experiments.coverage.covered import Covered, Measurement, covered
 CORRELATION = 0.3
 TYPES = ("weather", "time of day", "colour", "object")
 OF_TYPES, VALID_OF_TYPE = (0.5, 0.3, 0.15, 0.05), (0.9, 0.7, 0.5, 0.4)
-"""Share of each edit type, and for each type the share of valid images among those that the model gets wrong."""
+"""Share of each edit type, and share of valid images among the wrongly predicted images of each type."""
 VALID_OF_RIGHT = 0.95
 DRAWS = 1000
-"""Number of random draws for an interval. With fewer than on the page, intervals are less exact but not shorter."""
+"""Number of random draws per interval, fewer than on the page. Intervals are less exact then, but not shorter."""
 Design = Literal["random", "stratified", "wrong", "accepted"]
 FIGURES = {
     "by_strata": "wrong and valid",
@@ -40,12 +40,12 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Crew:
-    """People who judge images."""
+    """Simulated people who judge images."""
 
     right: tuple[float, ...]
     """Share of right answers of each worker."""
     yes_sayers: int = 0
-    """Number of workers, the first ones, who always say that an image is valid."""
+    """Number of workers who always call an image valid. They are the first in the list."""
     votes: int = 5
     consensus: int = 4
     hard: float = 0.0
@@ -56,14 +56,14 @@ class Crew:
 
 @dataclass(frozen=True)
 class World:
-    """A simulated world: images, a study of them, and its judges."""
+    """A simulated world: images, a study of these images, and the people who judge them."""
 
     name: str
     judged: int
     design: Design = "random"
     sources: int = 150
     wrong: float = 0.33
-    """Share of test cases that the model gets wrong, with the same weight for each source."""
+    """Share of a source's test cases that the model gets wrong, averaged over sources."""
     crew: Crew | None = None
     """The judges, or None for people who are always right."""
     figures: tuple[str, ...] = ("by_strata",)
@@ -114,7 +114,7 @@ def measured(world: World, number: int, repetitions: int, seed: int) -> list[Cov
 
 
 def a_world(world: World, rng: np.random.Generator) -> tuple[Judged, tuple[str, ...]]:
-    """Simulate the judged images of one study in a `World`. Return them with the names of their strata."""
+    """Simulate one study in a world. Return its images with their votes, and the names of their strata (groups)."""
     spread = (1 - CORRELATION) / CORRELATION
     rate = rng.beta(world.wrong * spread, (1 - world.wrong) * spread, world.sources)
     sizes = 1 + rng.poisson(rng.gamma(1.5, 2.0, world.sources) * (1.5 - rate))

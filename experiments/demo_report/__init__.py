@@ -1,1 +1,1 @@
-"""The report on the demo's models, measured on scenes that no training has seen."""
+"""The report on the quality of the demo's models, measured on scenes that no training has seen."""

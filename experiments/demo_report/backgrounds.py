@@ -1,9 +1,9 @@
-"""Measure subjects in front of new backgrounds: `python -m experiments.demo_report.backgrounds --results FILE`.
+"""Measure images of the recipe `aga`, which puts a new background behind a subject: `python -m
+experiments.demo_report.backgrounds --results FILE`.
 
-Each drawn scene goes through the real recipe `aga` with the demo profile: its subject is found by the label, and is put
-in front of backgrounds. The renderer knows the subject's true pixels, and the judges of the report read the images. The
-file gets a line per scene, so that a stopped run can resume. `--bank` measures time instead: one and ten images of a
-source with a bank of backgrounds.
+The recipe finds the subject of each drawn scene by its label, with the demo's models. The renderer knows the subject's
+true pixels, and judge models read the images. The file gets a line per scene, so that a stopped run can resume.
+`--bank` measures time instead: of one and of ten images per source, with backgrounds that are drawn once and reused.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ FIRST_SEED = 8_000_000
 """First seed of the scenes. Neither training nor calibration uses these seeds."""
 SUBJECT = SEMANTIC_CLASSES.index("object")
 PHANTOM = 0.05
-"""Maximum share of the background that the judges read as an object. Above it, the background counts as showing an
-object. Of 60 rendered scenes without an object none is above it; three are above 0.03."""
+"""Maximum share of the background that the judges may read as an object. Above it, the background counts as showing
+one. Of 60 rendered scenes without an object, none is above it and three are above 0.03."""
 WHOLE = 0.9
-"""Minimum overlap (intersection over union) of a kept subject with the true one."""
+"""Minimum overlap (intersection over union) with the true subject for a kept subject to count as whole."""
 CAPTIONS = 4
 BANK, TIMES = 500, (1, 10)
 
@@ -55,7 +55,7 @@ def settings(captions: int, **backgrounds: Any) -> SettingsWithBackgrounds:
 
 
 def measured(number: int, driver: Driver, judges: Judges) -> dict[str, Any]:
-    """Draw and judge the images of the scene `number`, and return one line of the results."""
+    """Make and judge images of the scene `number`, and return one line of the results."""
     scene = random_scene(FIRST_SEED + number, "object")
     picture, numbers = render(scene)
     truth, store = numbers == SUBJECT, MemoryStore(Image.fromarray(picture))
@@ -108,7 +108,7 @@ def rows(lines: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 class Kept:
-    """A store in memory for a bank of backgrounds."""
+    """A store of drawn backgrounds in memory."""
 
     def __init__(self) -> None:
         self._stored: dict[str, bytes] = {}
@@ -121,7 +121,7 @@ class Kept:
 
 
 def bank(sources: int) -> str:
-    """Return in words the CPU seconds for one and for ten images of a source, with a bank of `BANK` backgrounds."""
+    """Return a sentence on the CPU seconds for one and for ten images per source, with `BANK` backgrounds to reuse."""
     profile, seconds = load_profile("demo"), dict[int, float]()
     for times in TIMES:
         driver, begun = Driver(profile, load_models(profile), inversions=Kept()), 0.0

@@ -1,8 +1,8 @@
-"""Compares the checks of images with the truth of the drawn world: faults found, faults missed, and good images failed.
-`python -m experiments.demo_report.checks` writes its part of docs/demo-report.md; `make demo-report` calls it after the
-rest.
+"""Measures how well the checks of images work: defects found, defects missed, and good images failed. `python -m
+experiments.demo_report.checks` writes the section on checks in docs/demo-report.md, as the last step of `make
+demo-report`.
 
-The images are edited scenes that had no part in setting the thresholds of the checks (see `demo.calibrate`).
+The drawn world knows each image's true defects. The checks' thresholds were set on other images (`demo.calibrate`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CheckFindings:
         self.checks.append((*checks_of(drawn, clip), *masked))
 
     def rows(self) -> list[Row]:
-        """Return two rows: how often all checks pass a broken image, and how often some check fails a good one."""
+        """Return two rows: how often a broken image does not pass all checks, and how often a good one fails none."""
         pairs = list(zip(self.truths, self.checks, strict=True))
         stopped = [not all(check.passed for check in checks) for truth, checks in pairs if truth.broken]
         failed = [any(check.passed is False for check in checks) for truth, checks in pairs if truth.broken]
@@ -61,7 +61,7 @@ class CheckFindings:
         ]
 
     def table(self) -> str:
-        """Return a Markdown table with a line for each check: its threshold to pass, and how often it is right."""
+        """Return a Markdown table with a row for each check: its threshold to pass, and how often it is right."""
         lines = ["| check | passes from | blames | of them rightly | of what it is about it finds | cannot tell |"]
         lines.append("|---|---|---|---|---|---|")
         for name in dict.fromkeys(check.name for checks in self.checks for check in checks):

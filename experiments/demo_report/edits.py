@@ -2,10 +2,9 @@
 
 `python -m experiments.demo_report.edits --results FILE` writes the file and prints a table.
 
-Each edit changes one word of the true caption of a drawn scene, so the renderer knows what the image should show. All
-ways of drawing make the same edits, and the judges of the report read the images. The file gets a line per edit, so
-that a stopped run can resume. `--costs` measures time instead: the sweep, a second caption, and a batch against single
-images.
+Each edit changes one word in the true caption of a drawn scene, so the renderer knows what the image should show. Both
+ways of drawing make the same edits, and judge models read the images. The file gets a line per edit, so that a stopped
+run can resume. `--costs` measures time instead, such as a batch against single images.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ if TYPE_CHECKING:
 FIRST_SEED = 7_000_000
 """First seed of the scenes. Neither training nor calibration uses these seeds."""
 KINDS = ("weather", "time", "colour", "car", "ground", "trees", "walls", "hills", "water")
-"""Kinds of edits, by the property of the scene that changes. “colour” is the colour of a single object, “car” the
-colour of a car."""
+"""Kinds of edits, named after the property of the scene that changes. “colour” is the colour of a single object, and
+“car” is the colour of a car."""
 VISIBLE = 0.01
-"""Minimum share of the picture that an edit has to change by `CHANGED` grey values in the ideal image."""
+"""Minimum share of the renderer's picture that an edit must change by more than `CHANGED` grey values."""
 CHANGED = 20
 CEILING, NOISE, EDITED, LEDITS = "ideal through the VAE", "from noise", "edited", "LEDITS++"
 FLOORS = {"shows": 0.92, "whole": 0.95, "good": 0.80}
@@ -62,7 +61,7 @@ Drawing = tuple[MethodDescription, Settings]
 
 @dataclass(frozen=True)
 class Asked:
-    """A requested edit of a drawn scene, with the caption that asks for it."""
+    """A scene with one edit to make, and the caption after the edit."""
 
     kind: str
     number: int
@@ -84,7 +83,7 @@ class Asked:
 
 
 def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked]:
-    """Yield `count` edits of a kind, each in another scene and visible in the ideal image."""
+    """Yield `count` edits of a kind. Each is in a different scene and visible in the renderer's own picture."""
     family, count_found = {"colour": "object", "car": "road"}.get(kind), 0
     for number in range(100 * count):
         scene = random_scene(first_seed + 10_000 * KINDS.index(kind) + number, family)
@@ -107,7 +106,7 @@ def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked
 
 
 def judged(one: Asked, image: np.ndarray, judges: Judges) -> dict[str, float]:
-    """Return the judges' findings on an edited image by name. `good`: the edit shows and nothing else is changed."""
+    """Return the judges' findings on an edited image, by name. `good`: the edit shows, and nothing else changed."""
     scene, goal, edits = one.scene, one.goal, [(one.slot, one.counterfactual.edits[0].alternative)]
     truth, (ideal, mask) = truth_of(scene, edits, image, judges), render(goal)
     seen, expected = judges.read(image), judges.read(ideal)
@@ -129,7 +128,7 @@ def judged(one: Asked, image: np.ndarray, judges: Judges) -> dict[str, float]:
 
 
 def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
-    """Return the profile's settings for edits, with changes of its sections `generation` and `edit`."""
+    """Return the profile's settings for edits. `changes` replace values in its sections `generation` and `edit`."""
     lance = profile.recipes.get("lance", {})
     edit = EditSettings.model_validate(lance.get("edit", {}) | changes.pop("edit", {}))
     shared = {name: getattr(profile.settings, name) for name in type(profile.settings).model_fields}
@@ -138,8 +137,8 @@ def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
 
 
 def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
-    """Return the compared ways of drawing by name: from noise, edited, and edited with the changed settings of each
-    entry of `extra`, which are JSON.
+    """Return the compared ways of drawing by name: from noise, and edited. Each entry of `extra` adds a way that edits
+    with other settings, given as JSON.
     """
     drawing = profile.settings.generation.model_copy(update={"start": "noise"})
     from_noise = profile.settings.model_copy(update={"generation": drawing})
@@ -149,7 +148,7 @@ def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
 
 
 class Ways:
-    """Draws images in the compared ways, with the models of a profile."""
+    """Draws images in all compared ways, with the models of a profile."""
 
     def __init__(self, profile: Profile, inversions: InversionStore | None = None) -> None:
         self.profile, self.models = profile, load_models(profile)
@@ -159,7 +158,7 @@ class Ways:
         self.generator = generator
 
     def prepared(self, drawing: Drawing, source: Source) -> tuple[Method[Any], Prepared]:
-        """Return the method of a way of drawing, and the source as the method has prepared it."""
+        """Return the drawing method of one of the compared ways, and the source as prepared by this method."""
         method, settings = drawing
         drawing_method = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
         return drawing_method, drawing_method.prepare(source, method.settings_of(settings, source.caption))
@@ -171,7 +170,7 @@ class Ways:
         return [finish() for finish in method.make([prepared] * len(requests), requests, len(requests), unheard)]
 
     def through_vae(self, image: np.ndarray) -> np.ndarray:
-        """Return an image encoded and decoded by the VAE."""
+        """Encode an image with the VAE, and return the decoded image."""
         with self.generator.inverting(edit_settings(self.profile).generation.inversion()) as inverter:
             return np.asarray(inverter.images(inverter.encode(Image.fromarray(image)))[0][0])
 
@@ -183,7 +182,7 @@ def unheard(_done: int, _total: int) -> None:
 def measured(
     one: Asked, ways: Ways, drawn_ways: Mapping[str, Drawing], judges: Judges, ledits: Ledits | None = None
 ) -> dict[str, Any]:
-    """Return one line of the results: what the judges read in the images of an edit, and the CPU seconds of each."""
+    """Draw an edit in each way. Return one line of the results: the judges' findings and CPU seconds of each image."""
     line: dict[str, Any] = {"kind": one.kind, "number": one.number, "ways": {}}
     line["ways"][CEILING] = judged(one, ways.through_vae(render(one.goal)[0]), judges)
     for name, drawing in drawn_ways.items():
@@ -234,7 +233,7 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row]:
-    """Return the figures of the edits with their required minima."""
+    """Return the report's rows on edits, each with a figure and its required minimum."""
     edited, noise = ([line["ways"][name] for line in lines] for name in (EDITED, NOISE))
     rows = [share(f"edits: {figure}", [bool(one[figure]) for one in edited], floor) for figure, floor in FLOORS.items()]
     for kind in kinds:
@@ -263,7 +262,7 @@ def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row
 
 
 def costs(ways: Ways, store: Kept, count: int) -> str:
-    """Return in words the ratios of CPU times, and the difference between images of a batch and single images."""
+    """Describe in words the ratios of CPU times, and how much images of a batch differ from single images."""
     text = []
     for guidance, most in ((1.0, 0.6), (2.0, 0.8)):
         measured_costs = [_costs(one, ways, store, guidance) for one in asked("weather", count)]

@@ -1,7 +1,7 @@
 """Test the generator's UNet alone, without a control image: it must draw everything that a caption names, and nothing
 else.
 
-Two recipes rely on this: one draws images from words alone, one draws backgrounds for a subject.
+Two recipes rely on this: one draws from words alone, and one draws backgrounds for a subject.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pipeline.profiles.profile import Profile
 SCENES = 60
 """Number of captions of each kind."""
 LESS = 0.5
-"""Maximum number of pixels read as objects in an image without its subject, relative to the image with it. Judges take
-some clouds for objects."""
+"""Maximum of the pixels read as objects in an image without its subject, as a share of those in the image with it. It
+is not 0, since judges take some clouds for objects."""
 
 
 def rows(profile: Profile, judges: Judges) -> list[Row]:
-    """Measure whether the judges see the class, weather and time of day of a caption. If the caption has no subject,
-    they must see few objects: at most `LESS` of the pixels with the subject.
+    """Measure how often the judges see a caption's class, weather and time of day in its image. For captions without a
+    subject, measure how often they see few objects (see `LESS`).
     """
     import torch
     from diffusers import StableDiffusionPipeline

@@ -1,4 +1,4 @@
-"""Judge generated images: whether the edit shows, the label is right, and everything is in its place."""
+"""Judges generated images: whether the edit shows, the label is right, and all objects are where they should be."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
 """Minimum IoU of a class over all generated road scenes."""
 IOU_MARGINS = {"pavement": 0.06, "lane marking": 0.10, "pedestrian": 0.10}
-"""Allowed loss of IoU, compared with unedited scenes, in which the judges miss parts of thin objects too."""
+"""Allowed loss of IoU by class, compared with unedited scenes. Even there, the judges miss parts of thin objects."""
 THINGS = ("vehicle", "pedestrian", "object")
-"""Classes whose single objects can be counted."""
+"""Classes that consist of single objects, which can be counted."""
 SMALLEST = 12
-"""Minimum number of pixels of a patch that counts as an object. Smaller ones are often errors of the judges."""
+"""Minimum number of connected pixels that count as an object. Smaller patches are often errors of the judges."""
 FOUND = 0.25
 """Minimum share of an object's pixels that the judges read as its class. Below it, the object counts as lost."""
 
 
 class Overlap:
-    """Intersection over union of one class, over the pixels of all scenes together."""
+    """Intersection over union of one class, computed over the pixels of all scenes together."""
 
     def __init__(self, name: str) -> None:
         self._number, self._both, self._either = SEMANTIC_CLASSES.index(name), 0, 0
 
     def add(self, truth: np.ndarray, seen: np.ndarray) -> None:
-        """Add the pixels of a true mask and of a seen mask of the same size to the counts."""
+        """Count the pixels of one more scene: its true mask and the mask that the judges see, of the same size."""
         a, b = truth == self._number, seen == self._number
         self._both += int((a & b).sum())
         self._either += int((a | b).sum())
@@ -56,24 +56,24 @@ class Overlap:
 
 @dataclass
 class ImageFindings:
-    """Findings of the judges about all images so far, and about the unedited scenes."""
+    """The judges' findings on all images so far, and on the unedited scenes (`untouched_`)."""
 
     air: list[bool] = field(default_factory=list)
     colour: list[bool] = field(default_factory=list)
     part: list[bool] = field(default_factory=list)
-    """True for each image that shows its edit of a part of the background: ground, trees, walls, water or hills."""
+    """True for each image that shows its edit of the background, for edits of ground, trees, walls, water or hills."""
     label: list[bool] = field(default_factory=list)
     untouched_air: list[bool] = field(default_factory=list)
     untouched_colour: list[bool] = field(default_factory=list)
     untouched_label: list[bool] = field(default_factory=list)
     other_colours: list[bool] = field(default_factory=list)
-    """True for each unedited object that kept its colour."""
+    """True for each object that the edit should not change and that kept its colour."""
     third_car: list[bool] = field(default_factory=list)
-    """The entries of `other_colours` that are about the farthest of three cars."""
+    """The same only for the farthest of three cars, which is the smallest."""
     whole: list[bool] = field(default_factory=list)
-    """True for each image in which nothing is lost or added, compared with the judges' mask of the ideal image."""
+    """True for each image with no object lost or added. Objects that judges misread in the ideal image do not count."""
     as_drawn: list[bool] = field(default_factory=list)
-    """Like `whole`, but compared with the mask of the drawn scene itself."""
+    """True for each image with no object lost or added, compared with the true mask of the drawn scene."""
     untouched_whole: list[bool] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
     added: Counter[str] = field(default_factory=Counter)
@@ -153,8 +153,8 @@ class ImageFindings:
 
 
 def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None = None) -> tuple[list[str], list[str]]:
-    """Return the classes of objects that only one of two masks shows: lost ones, only in `truth`, and added ones, only
-    in `seen`.
+    """Return the classes of the lost objects, which only `truth` shows, and of the added objects, which only `seen`
+    shows.
 
     All arguments are uint8 (height, width) of indices into `SEMANTIC_CLASSES`. `ideal` is the judges' mask of the ideal
     picture. An object that they miss or imagine there too is neither lost nor added. Objects that touch count as one.
@@ -191,7 +191,7 @@ def _overlaps() -> dict[str, Overlap]:
 
 
 def _patches(pixels: np.ndarray) -> list[np.ndarray]:
-    """Return the connected patches of a mask, bool (height, width) each, of at least `SMALLEST` pixels."""
+    """Return the connected patches with at least `SMALLEST` pixels in a mask. Each is a bool (height, width)."""
     count, numbered, stats, _ = cv2.connectedComponentsWithStats(pixels.astype(np.uint8), connectivity=8)
     return [numbered == number for number in range(1, count) if stats[number, cv2.CC_STAT_AREA] >= SMALLEST]
 

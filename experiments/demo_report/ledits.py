@@ -1,9 +1,9 @@
 """The editor LEDITS++, to compare our editor with it: the real class of diffusers with the demo's weights.
 
-It inverts a source without any text. Then it adds the content of the changed caption, and removes the content of the
-source's caption. It draws without the control image. Its reconstruction is exact only if the last step is like the
-others: with noise, and of second order. Without `final_sigmas_type="sigma_min"` the last step has no noise, and with
-fewer than 15 steps it is of first order unless `lower_order_final` is false.
+LEDITS++ inverts a source without any text. Then it adds what the changed caption names, and removes what the source's
+caption names. It draws without a control image. Its reconstruction is exact only if the last step is like the others:
+with noise, and of second order. Without `final_sigmas_type="sigma_min"` the last step has no noise, and with fewer than
+15 steps it is of first order unless `lower_order_final` is false.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class TinyVae(AutoencoderTiny):
 
 
 STEPS, SKIP = 20, 0.15
-"""Number of steps of the inversion, and share of these steps, the noisiest ones, that are left out."""
+"""Number of steps of the inversion, and share of them that is skipped: the noisiest ones."""
 GUIDANCE, THRESHOLD = 1.0, 0.75
-"""Strength of an edit, and quantile of changes below which a change is dropped: the best of five on nine edits."""
+"""Strength of an edit, and quantile of changes below which a change is dropped. Best of five pairs on nine edits."""
 
 
 class Ledits:
@@ -67,11 +67,11 @@ class Ledits:
 
     @torch.no_grad()
     def edited(self, old: str, new: str) -> np.ndarray:
-        """Return the inverted source edited from the text `old` to the text `new`. Without texts, return its
+        """Return the inverted source, edited from the text `old` to the text `new`. Without texts, return its
         reconstruction.
 
-        The masks of the pipeline work only with four latent channels, and the demo has six. So this method adds the
-        guidance to the output of the UNet, by the pipeline's formula.
+        The pipeline's masks work only with four latent channels, and the demo has six. So this method adds the guidance
+        to the UNet's output itself, by the pipeline's formula.
         """
         unet = self._pipe.unet
         states = [self._pipe.encode_prompt("cpu", 1, False, text)[1] for text in (new, old)]

@@ -1,9 +1,9 @@
 """Measures the demo profile on scenes that no training saw: `python -m experiments.demo_report.report`, or `--part` for
 a part of it.
 
-Prints a table and writes it to docs/demo-report.md. The exit code is 1 if a figure misses its floor, a required
-minimum. The pipeline is the real one. The drawn world knows the truth, and judges, trained only on rendered scenes,
-tell what a generated image shows.
+Prints a table and writes it to docs/demo-report.md. The exit code is 1 if a figure misses its floor (required minimum).
+The pipeline is the real one. The drawn world knows the truth. Judge models, which are trained only on rendered scenes,
+recognise what a generated image shows.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Measured:
     rows: list[Row]
     """Rows for scenes that no training saw."""
     new_rows: list[Row]
-    """Rows for unseen scenes whose captions are new too."""
+    """Rows for unseen scenes whose captions are also new to the models."""
     scenes: int
     new_scenes: int
     known_captions: int
@@ -140,7 +140,7 @@ def walk_rows(
     models: ListeningModels,
     sheet: Path | None,
 ) -> list[Row]:
-    """Measure the parts of the report, except for speed, on the scenes with these numbers. Return their rows."""
+    """Measure all parts of the report except speed, on the scenes with these numbers, and return their rows."""
     rows: list[Row] = []
     walks = [start_walk(number, profile) for number in numbers]
     for walk in tqdm(walks, "captions", mininterval=2):
@@ -186,7 +186,7 @@ def caption_rows(walks: list[Walk]) -> list[Row]:
 
 
 def language_rows(walks: list[Walk]) -> list[Row]:
-    """Measure whether replies are readable, and whether keywords and captions leave protected words unchanged."""
+    """Measure how often replies are readable, and how often keywords and captions leave protected words unchanged."""
     parsed = [read for walk in walks for read in walk.first_replies_read]
     free = [bool(walk.keywords_free) for walk in walks if walk.keywords_free is not None]
     edits = [right for walk in walks for right in walk.edits_right]
@@ -208,7 +208,7 @@ def language_rows(walks: list[Walk]) -> list[Row]:
 
 
 def image_rows(walks: list[Walk], driver: Driver, sheet: Path | None) -> list[Row]:
-    """Draw and judge one image for each planned edit. The first ones, good or bad, are put into the file `sheet`."""
+    """Draw and judge one image for each planned edit. The first images, good or bad, are put into the file `sheet`."""
     from demo.judges import Judges
     from experiments.demo_report.images import ImageFindings, contact_sheet
 
@@ -227,7 +227,7 @@ def image_rows(walks: list[Walk], driver: Driver, sheet: Path | None) -> list[Ro
 
 
 def document(measured: Measured, seconds: float, sheet: str) -> str:
-    """Return the report as Markdown. `seconds` is the time that it took, and `sheet` the file name of its picture."""
+    """Return the report as Markdown. `seconds` is the time that it took. `sheet` is the name of its image file."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     failed = measured.missed()
     result = "Every floor is reached." if not failed else "**Not reached:** " + "; ".join(failed) + "."

@@ -1,4 +1,4 @@
-"""Rows of the report: a measured figure, its required minimum, and its uncertainty. Pure; knows nothing of models."""
+"""Rows of the report: a measured figure with its uncertainty and its required minimum. Pure; needs no models."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from study.intervals import wilson_ends
 
 @dataclass(frozen=True)
 class Row:
-    """One figure with its floor: the required minimum, for seconds and memory the maximum."""
+    """One measured figure with its floor: a required minimum, or a maximum for seconds and memory."""
 
     what: str
     value: float
     floor: float
     unit: str
-    """"%" (of 0..1), "IoU", "s", "GB", or "" for a count."""
+    """"%" for a share (0 to 1), "IoU", "s", "GB", or "" for a number of things."""
     count: int = 0
-    """Number of judged images or objects. 0 if the figure is not about several of them."""
+    """Number of judged images or objects. 0 for a figure that does not come from several of them."""
     beside: str = ""
-    """Additional information, such as the same figure for untouched scenes."""
+    """Note for the table, such as the same figure for unedited scenes."""
 
     @property
     def reached(self) -> bool:
-        """True if the floor is reached. False if nothing was measured."""
+        """True if the floor is reached. False also if nothing was measured."""
         return self.value <= self.floor if self.unit in ("s", "GB") else self.value >= self.floor
 
     def cells(self) -> tuple[str, str, str, str, str]:
@@ -50,7 +50,7 @@ class Row:
 
 
 def share(what: str, hits: Sequence[bool], floor: float, note: str = "") -> Row:
-    """Return a row with the share of `hits` that are true."""
+    """Return a row named `what` with the share of `hits` that are true."""
     value = sum(hits) / len(hits) if hits else math.nan
     return Row(what, value, floor, "%", len(hits), note)
 

@@ -1,7 +1,7 @@
 """Measures the seconds from one image to four generated images with loaded models, and the memory of the process.
 
-It runs in a separate process (`python -m experiments.demo_report.speed`), so that other parts of the report do not
-count. It loads the same as the served page, takes two scenes through all five stages, and prints one line of JSON.
+It runs in a separate process (`python -m experiments.demo_report.speed`), whose memory other parts of the report do not
+affect. It loads what the served studio loads, takes two scenes through all five stages, and prints a line of JSON.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FLOOR_SECONDS, FLOOR_GB = 20.0, 3.0
 
 
 def processor_seconds() -> float:
-    """Return the processor seconds of this process and its child processes, such as the language model's."""
+    """Return the processor seconds used by this process and its child processes, such as the language model's."""
     me = psutil.Process()
     return sum(sum(one.cpu_times()[:2]) for one in (me, *me.children(recursive=True)))
 
 
 def measure() -> dict[str, float]:
-    """Return seconds for one image, the mean of a road and an object scene, and peak memory in GB (of 10^9 bytes)."""
+    """Return the mean seconds from an image to its test cases, for two scenes, and the peak memory in GB (10^9)."""
     import torch
 
     import app
@@ -64,8 +64,8 @@ def measure() -> dict[str, float]:
 
 
 def walk_through(driver: Driver, settings: Settings) -> list[float]:
-    """Return the seconds from the image to its last test case, for a road scene and an object scene. An additional
-    first run only warms up.
+    """Return two times in seconds, from the image to the last test case: of a road scene and of an object scene. A
+    first run before them only warms up.
     """
     families = {random_scene(FIRST_SEED + number).family: number for number in range(20)}
     walks = [start_walk(number, driver.profile) for _, number in sorted(families.items())]

@@ -1,10 +1,9 @@
 """Compare images drawn from noise with images drawn from the inverted source: `python -m experiments.demo_report.starts
 --results FILE`.
 
-Each scene goes through the real pipeline with the demo profile: its own caption, keywords, alternatives and
-counterfactual captions. With `--true-captions` the captions come from the drawn world, with four edits per road. Every
-way of drawing draws the same captions, and the judges of the report read the images. The file gets a line per scene, so
-that a stopped run can resume.
+The real pipeline with the demo profile writes the counterfactual captions of each road scene. With `--true-captions`
+they come from the drawn world instead, with four edits per scene. Both ways draw the same captions, and judge models
+read the images. The file gets a line per scene, so that a stopped run can resume.
 """
 
 from __future__ import annotations
@@ -44,16 +43,15 @@ from pipeline.stages import generation
 WAYS = ("start=noise", "start=inverted")
 FIRST_SEED = 2_400_000
 FIGURES = ("valid", "unbroken", "shows")
-"""Names of the figures. Valid: the edit shows and nothing is lost. Unbroken: nothing is lost, whether or not the edit
-shows."""
+"""Names of the figures. Valid: the edit shows and nothing is lost. Unbroken: nothing is lost. Shows: the edit shows."""
 Ways = Mapping[str, Settings]
 Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
-"""Counterfactual captions, each with the parts of the scene that it changes (such as "weather") and their new words."""
+"""Counterfactual captions, each with the changed parts of the scene (such as "weather") and their new words."""
 
 
 def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
-    """Return the settings of each way of drawing, by its text. The text is `NAME=VALUE;NAME=VALUE` and names the
-    changed settings.
+    """Return the drawing settings of each way of drawing. Keys are the given texts, `NAME=VALUE;NAME=VALUE`, which name
+    the settings to change.
     """
     changed_settings = {}
     for way in ways:
@@ -63,7 +61,7 @@ def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
 
 
 def source(number: int, profile: Profile) -> Walk:
-    """Return a road on a fair day, with its mask and task. No threshold of a check was tuned on these scenes."""
+    """Return a road scene of a sunny or cloudy day, with its mask and task. No check was tuned on these scenes."""
     scene = fair_scene(FIRST_SEED + number, "road", number)
     pixels, mask = render(scene)
     task = Task("segmentation", protected=profile.tasks.protected)
@@ -71,7 +69,7 @@ def source(number: int, profile: Profile) -> Walk:
 
 
 def with_true_captions(walk: Walk) -> Made:
-    """Set the true caption of a scene. Return one edited caption for each type in `PLANNED` that the scene allows."""
+    """Give a scene its true caption. Return an edited caption for each edit type in `PLANNED` that the scene allows."""
     walk.caption, rng, made = caption(walk.scene), random.Random(walk.number), Made()
     for kind in PLANNED:
         if words := [word for word in keywords(walk.scene) if word.edit_type == kind]:
@@ -83,7 +81,7 @@ def with_true_captions(walk: Walk) -> Made:
 
 
 def with_captions(walk: Walk, driver: Driver) -> Made:
-    """Let the pipeline write the captions. Return those whose edits the judges know; [] if a reply is unreadable."""
+    """Let the pipeline write the captions. Return those whose edits judges can see; [] if a reply is unreadable."""
     store = MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, DILLEMA.settings_in(driver.profile), seed=walk.number, images=()), store)
@@ -100,7 +98,7 @@ def with_captions(walk: Walk, driver: Driver) -> Made:
 
 
 def judged(scene: Scene, slots: list[tuple[str, str]], image: np.ndarray, judges: Judges) -> dict[str, float]:
-    """Return the judges' findings on an image of an edited scene, and its distance to the ideal image, by name."""
+    """Return, by name, the judges' findings on an image of an edited scene, and its distance to the ideal image."""
     truth = truth_of(scene, slots, image, judges)
     names = ("label_lost", "class_lost", "thing_lost", "surroundings_lost", "form_lost")
     ideal = render(edited_scene(scene, slots))[0]
@@ -136,8 +134,8 @@ def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_capti
 
 
 def table(lines: Sequence[dict[str, Any]], ways: Sequence[str]) -> str:
-    """Return a table with the figures of each way of drawing by edit type, and their difference from the first way.
-    Each source has the same weight.
+    """Return a table of each way's figures by edit type, and their differences from the first way. Each source has the
+    same weight.
     """
     text = ["| edit type | n | figure | " + " | ".join(ways) + " |", "|---" * (3 + len(ways)) + "|"]
     for kind in (None, *PLANNED):

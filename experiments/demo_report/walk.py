@@ -1,7 +1,7 @@
-"""Takes scenes that no training saw through the real pipeline, stage by stage, and keeps what the report measures.
+"""Takes unseen scenes through the real pipeline, stage by stage, and keeps what the report measures.
 
-Each scene gets one planned edit: weather, time of day, a colour and the background in turns, chosen among the keywords
-and the alternatives that the language model itself named. All values come from the models; nothing is corrected.
+Each scene gets one planned edit, of the weather, the time of day, a colour and the background in turn. Its words are a
+keyword and an alternative that the language model named. All values come from the models and are not corrected.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from pipeline.seams import (
 from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption, read_keywords
 
 FIRST_SEED = 1_000_000
-"""First seed of the scenes, far below the seeds used in training."""
+"""First seed of the scenes. All seeds of the training are much larger."""
 PLANNED = ("weather", "time of day", "attribute", "background")
 _WORLD = {
     "weather": WEATHERS,
@@ -60,12 +60,12 @@ _WORLD = {
     "attribute": COLOURS,
     "background": tuple(word for words in PARTS.values() for word in words),
 }
-"""Words whose look the judges can recognise in an image, by edit type."""
+"""Words, by edit type, whose meaning the judges can recognise in an image."""
 
 
 @dataclass
 class Walk:
-    """One scene, and everything that the pipeline has made from it so far."""
+    """One scene, and everything that the pipeline has made of it so far."""
 
     number: int
     scene: Scene
@@ -74,14 +74,14 @@ class Walk:
     task: Task
     caption: str = ""
     first_replies_read: list[bool] = field(default_factory=list)
-    """True for each request to the language model whose first reply was readable."""
+    """One entry per request to the language model: True if its first reply was readable."""
     keywords: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
     """Alternatives of all keywords."""
     keywords_free: bool | None = None
-    """True if the model's first keywords include nothing protected. None if its reply was unreadable."""
+    """True if the model's first list of keywords contains no protected word. None if that reply was unreadable."""
     edits_right: list[bool] = field(default_factory=list)
-    """True for each counterfactual caption that makes its edits and keeps all other facts."""
+    """One entry per counterfactual caption: True if it makes its edits and keeps all other facts."""
     planned: CounterfactualCaption | None = None
     """The counterfactual caption with the one planned edit."""
 
@@ -92,7 +92,7 @@ class Walk:
 
 
 class ListeningModels:
-    """The models of a profile, with the replies of the language model recorded in `replies`."""
+    """The models of a profile. They record the language model's replies in `replies`."""
 
     def __init__(self, models: Models) -> None:
         self._models, self.replies = models, list[str]()
@@ -144,7 +144,7 @@ class ListeningModels:
         return self._models.generator_name(kind)
 
     def runs(self, role: str) -> str:
-        """Return in words on which device the model of this role runs."""
+        """Return in words the device on which a model runs. `role` names the model, such as "captioner"."""
         return self._models.runs(role)
 
     def detector(self, kind: ControlKind) -> Detector:
@@ -159,7 +159,7 @@ class ListeningModels:
 
 
 def start_walk(number: int, profile: Profile) -> Walk:
-    """Return the walk with this number, which has a scene, its picture and its task so far."""
+    """Return the walk with this number. It has only a scene, its picture and its task so far."""
     scene = random_scene(FIRST_SEED + number)
     image, mask = render(scene)
     if scene.family == "object":
@@ -170,7 +170,7 @@ def start_walk(number: int, profile: Profile) -> Walk:
 
 
 def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
-    """Run stages 2 to 4 on the walk's caption: the planned edit alone, then two edits at once."""
+    """Run stages 2 to 4 on the walk's caption, with captions for the planned edit alone, then for two edits."""
     caption = Caption(walk.caption)
     try:
         models.replies.clear()
@@ -207,14 +207,14 @@ def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
 
 
 def plan_second_edit(walk: Walk, alternatives: Alternatives, first: Edit) -> Edit | None:
-    """Return an edit of another type than `first` that is visible together with `first`."""
+    """Return an edit of another type than `first` that is still visible if both are made, or None."""
     others = [edit for kind in PLANNED if kind != first.edit_type for edit in _edits(walk, alternatives, kind)]
     others = [edit for edit in others if not _buried((first, edit))]
     return random.Random(walk.number + 1).choice(others) if others else None
 
 
 def edited_things(walk: Walk, edit: Edit) -> list[int]:
-    """Return the indices of the coloured objects that a colour edit changes: those with the keyword's colour in the
+    """Return the indices of the objects whose colour an edit changes: those that have the keyword's colour in the
     caption.
     """
     colours = walk.facts.colours[: len(walk.scene.look.colours)]
@@ -222,8 +222,8 @@ def edited_things(walk: Walk, edit: Edit) -> list[int]:
 
 
 def edited_slots(walk: Walk, edit: Edit) -> list[tuple[str, str]]:
-    """Return the parts of the scene's look that an edit changes, such as "weather" or "colour 0", each with its new
-    word. `check_truth.edited_scene` takes them.
+    """Return the parts of the scene that an edit changes, such as "weather" or "colour 0", each with its new word. The
+    function `check_truth.edited_scene` takes this list.
     """
     old, new = canonical(edit.keyword), canonical(edit.alternative)
     match edit.edit_type:
@@ -244,7 +244,7 @@ def can_be_judged(edit: Edit) -> bool:
 
 
 def expected_facts(facts: Facts, edits: Sequence[Edit]) -> Facts:
-    """Return the facts of a correct counterfactual caption."""
+    """Return the facts of a caption after these edits, if it is correct."""
     for edit in edits:
         old, new = canonical(edit.keyword), canonical(edit.alternative)
         if edit.edit_type == "weather":
@@ -276,7 +276,7 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
 
 
 def _buried(edits: Sequence[Edit]) -> bool:
-    """Return True if one edit brings snow that hides the ground changed by another edit."""
+    """Return True if one edit changes the ground and another one brings snow, which hides the ground."""
     snow = any(canonical(edit.alternative) == "snowy" for edit in edits)
     return snow and any(_both(PARTS["ground"], edit) for edit in edits)
 

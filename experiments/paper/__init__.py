@@ -1,1 +1,1 @@
-"""Answers the paper's three research questions on drawn scenes: `make paper-demo` writes `docs/paper-demo.md`."""
+"""Answers the paper's three research questions with drawn scenes: `make paper-demo` writes `docs/paper-demo.md`."""

@@ -1,7 +1,7 @@
 """Answer the paper's three research questions on drawn scenes, and write a report: `python -m experiments.paper`.
 
-`--small` shows in a minute or two that every part works. The work folder keeps the results of the stages and the goals
-of the run, so that a stopped run can resume.
+`--small` shows in a minute or two that every part works. The work folder keeps the results so far and the goals of the
+run, so that a stopped run can resume.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from experiments.paper.validity import validity
 ROOT = Path(__file__).resolve().parent.parent.parent
 REPORT = ROOT / "docs" / "paper-demo.md"
 SHOWN = 4
-"""Number of sources of each family that the report shows, each with its first test cases."""
+"""Number of sources per task that the report shows, each with its first test cases."""
 WRONG, INTERRUPTED = 2, 130
 _SIZE, _MINUTES, _COMMIT = "size.json", "minutes.json", "goals-commit.txt"
 T = TypeVar("T")
 
 
 class Work:
-    """The work folder: results and times of the stages, kept from run to run."""
+    """The folder of a run: results and times of its stages, which a resumed run reuses."""
 
     def __init__(self, folder: Path, size: Size) -> None:
-        """Raises UserError if the folder holds a run of another size."""
+        """Open or create the folder. Raises UserError if it holds a run of another size."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, about = folder, folder / _SIZE
         plain = json.dumps(asdict(size), indent=2) + "\n"
@@ -56,12 +56,12 @@ class Work:
 
     @property
     def goals(self) -> Stated:
-        """Goals that the repository had at the beginning of the run."""
+        """Goals of the run, as they were in the repository when it began."""
         text = (self.folder / GOALS.name).read_text(encoding="utf-8")
         return stated(text, (self.folder / _COMMIT).read_text(encoding="utf-8"))
 
     def kept(self, stage: str, name: str, do: Callable[[], T]) -> T:
-        """Return the result of step `name` of a stage. Compute it with `do` unless an earlier run stored it."""
+        """Return the stored result of the step `name`. Without one, compute it with `do` and store it."""
         file = self.folder / f"{name}.pickle"
         if not file.exists():
             print(f"{stage}: {name}", flush=True)
@@ -84,13 +84,13 @@ class Work:
 
     @property
     def minutes(self) -> dict[str, float]:
-        """Minutes that each stage took so far."""
+        """Minutes spent so far, by stage."""
         file = self.folder / _MINUTES
         return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
 
 def results(work: Work, size: Size) -> tuple[Results, dict[Family, Read]]:
-    """Compute all results. Also return, by family, the predictions and judgements of the images."""
+    """Compute all results. Also return, by task (family), the predictions and the true validity of the images."""
     data = {family: work.folder / "data" / family for family in FAMILIES}
 
     def made_of(family: Family) -> tuple[making.Made, ...]:
@@ -122,7 +122,7 @@ def results(work: Work, size: Size) -> tuple[Results, dict[Family, Read]]:
 
 
 def examples(found: dict[Family, Read], data: Path) -> Iterator[tuple[Path, Path, str]]:
-    """Yield files of the first sources, each with one of its first test cases, and the edit in words."""
+    """Yield (source file, test case file, edit in words) for the first test cases of the first sources."""
     for family, own in found.items():
         for number in range(min(SHOWN, len(own.sources))):
             cases = [one for one in own.cases if one.source == number][:SHOWN]

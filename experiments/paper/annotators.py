@@ -1,7 +1,7 @@
-"""Simulated annotators who err as people do: together on hard images, and some by always saying yes.
+"""Simulated annotators who err as people do: many on the same hard images, and some by often saying yes.
 
 They behave like the simulated workers of `study.simulate`, but vote without HTTP. Control items and the consensus rule
-are the same as in every study. They vote on the truth that the drawn world knows.
+are the same as in every study. The drawn world knows the right vote on each image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from study.behaviour import Behaviour, judge
 from study.control_items import judge as reason_to_exclude
 
 VOTES, CONSENSUS = 5, 4
-"""Number of votes per image, and of equal votes for a consensus, as in the paper. Images without one are discarded."""
+"""Number of votes per image, and how many must agree, as in the paper. An image without a consensus is discarded."""
 CREW = (
     *(Behaviour(accuracy=0.95),) * 6,
     *(Behaviour(accuracy=0.85),) * 3,
@@ -40,14 +40,14 @@ _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Votes:
-    """Outcome of the votes on some images."""
+    """The votes on several images, one entry per image."""
 
     votes_for: NDArray[np.int64]
-    """Number of votes that call the image valid, for each image."""
+    """Number of votes for "valid"."""
     votes: NDArray[np.int64]
-    """Number of all votes on each image. 0 if the image had no consensus and was discarded."""
+    """Number of all votes, or 0 if the image was discarded without a consensus."""
     ballots: Ballots | None
-    """Each vote with the index of its image, and answers to control items. None for annotators who never err."""
+    """Each single vote with its image's index, and the answers to control items. None for annotators who never err."""
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -61,13 +61,13 @@ class Votes:
 
 
 def hard_images(valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return True for hard images. The choice depends on the images alone, not on the voters."""
+    """Return True for images that are hard to judge. The choice is random, but always the same for the same `valid`."""
     share = np.where(valid, HARD_VALID, HARD_BROKEN)
     return np.asarray(np.random.default_rng(0).random(len(valid)) < share)
 
 
 def vote(valid: NDArray[np.bool_], hard: NDArray[np.bool_], seed: int) -> Votes:
-    """Return the votes of five of the `CREW` on each image. `valid` holds the truth, `hard` marks the hard images."""
+    """Return the votes of five random workers on each image. `valid` holds the truth, `hard` marks hard images."""
     chance = random.Random(f"votes {seed}")
     answers = control_answers(chance)
     crew = kept_workers(answers)
@@ -88,17 +88,17 @@ def vote(valid: NDArray[np.bool_], hard: NDArray[np.bool_], seed: int) -> Votes:
 
 
 def flawless(valid: NDArray[np.bool_]) -> Votes:
-    """Return votes of annotators who never err, so that sampling is an interval's only uncertainty."""
+    """Return the votes of annotators who never err. Intervals then reflect only the uncertainty of sampling."""
     return Votes(np.where(valid, VOTES, 0).astype(np.int64), np.full(len(valid), VOTES, np.int64), None)
 
 
 def control_answers(chance: random.Random) -> list[list[bool]]:
-    """Return the answers of each worker to the control items, True for "valid". Items with an odd number are valid."""
+    """Return each worker's answers to the control items, True for "valid". The truth is that odd items are valid."""
     return [[_says_yes(worker, bool(number % 2), chance) for number in range(CONTROLS)] for worker in CREW]
 
 
 def kept_workers(answers: Sequence[Sequence[bool]]) -> list[int]:
-    """Return the workers who pass a study's rule on control items, or all workers if too few pass to cast all votes."""
+    """Return the indices of workers who pass the rule on control items, or of all if fewer than `VOTES` pass."""
     policy = ControlPolicy()
     right = [sum(yes == bool(number % 2) for number, yes in enumerate(own)) for own in answers]
     included = [worker for worker, number in enumerate(right) if not reason_to_exclude(policy, CONTROLS, number)]

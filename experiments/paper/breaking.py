@@ -1,4 +1,4 @@
-"""RQ2: where models under test fail, how much of it the edits cause, and whether planted weaknesses are found."""
+"""RQ2: where models under test fail, how much of it the edits cause, and whether known weaknesses are found."""
 
 from __future__ import annotations
 
@@ -27,53 +27,53 @@ class TypeRow:
     name: str
     cases: int
     left_out: bool
-    """True if this edit type brings in conditions that were left out of training."""
+    """True if edits of this type add conditions, such as fog, that were left out of training."""
     generated: Figure
     excess: Figure
-    """Figure on test cases minus the figure on their reconstructions."""
+    """Error or mIoU on test cases, minus that on reconstructions (the sources redrawn without an edit)."""
 
 
 @dataclass(frozen=True)
 class Breaking:
-    """Results of RQ2 for one family. Only one of `classifier` and `segmenter` is set."""
+    """Results of RQ2 for one model under test. Either `classifier` or `segmenter` is set."""
 
     family: Family
     classifier: Effectiveness | None
     segmenter: SegmentationEffect | None
     errors: tuple[Figure, Figure]
-    """Error on originals and on reconstructions; for a segmenter the share of wrong pixels."""
+    """Error on originals and on reconstructions. A segmenter's error is the share of wrong pixels."""
     types: tuple[TypeRow, ...]
-    """Figures by edit type, the type on which the model is weakest first."""
+    """Figures by edit type, beginning with the type on which the model is weakest."""
     by_word: tuple[SensitivityRow, ...]
-    """Change of the probability of the true class (or of the share of right pixels) from the reconstruction to the test
-    case, by the word that the edit brings in."""
+    """Effect of each word that an edit brings in: the change of the true class's probability (for a segmenter, of the
+    share of right pixels) from the reconstruction to the test case."""
     by_thing: tuple[SensitivityRow, ...]
-    """The same change by word and class, such as "red bird"; for a segmenter by word alone."""
+    """The same effect for each pair of a word and a class, such as "red bird". For a segmenter, for each word."""
 
     @property
     def taught_wrong(self) -> tuple[str, ...]:
-        """Names of the rows of `by_thing` that the training labels wrongly."""
+        """Names, such as "red bird", of things that have wrong labels in the training data."""
         return tuple(thing(one.word, one.label if self.classifier else "") for one in TAUGHT_WRONG[self.family])
 
     @property
     def left_out_named(self) -> Figure:
-        """Share of the conditions left out of training that `by_word` finds harmful with statistical certainty."""
+        """Share of the conditions left out of training that `by_word` shows to be harmful, beyond chance."""
         return _named(self.by_word, LEFT_OUT)
 
     @property
     def others_named(self) -> Figure:
-        """Share of all other words that are named as harmful."""
+        """Share of words without a known weakness that are found harmful."""
         planted = {*LEFT_OUT, *self.taught_wrong}
         return _named(self.by_word, [row.name for row in self.by_word if row.name not in planted])
 
     @property
     def taught_wrong_named(self) -> Figure:
-        """Share of the wrongly labelled words and classes that are named as harmful."""
+        """Share of the things with wrong labels in the training data that are found harmful."""
         return _named(self.by_thing, self.taught_wrong)
 
     @property
     def other_things_named(self) -> Figure:
-        """Share of the other words and classes, under trained conditions, that are named as harmful."""
+        """Share of the rightly labelled things, under conditions of the training, that are found harmful."""
         names = [row.name for row in self.by_thing if not row.name.startswith(LEFT_OUT)]
         return _named(self.by_thing, [name for name in names if name not in self.taught_wrong])
 
@@ -83,12 +83,12 @@ def _named(rows: Sequence[SensitivityRow], names: Sequence[str]) -> Figure:
 
 
 def thing(word: str, label: str) -> str:
-    """Return a word and a class as tables name them together, such as "red bird"."""
+    """Return the name of a word and a class in tables, such as "red bird"."""
     return f"{word} {label}".strip()
 
 
 def breaking(found: Read) -> Breaking:
-    """Measure by edit type, word and class where a family's model under test fails."""
+    """Measure where a model under test fails, by edit type, by word and by class."""
     return _classifier(found) if found.family == "object" else _segmenter(found)
 
 
@@ -141,8 +141,8 @@ def _segmenter(found: Read) -> Breaking:
 
 
 def by_name(changes: Changes, names: Sequence[Sequence[str]]) -> tuple[SensitivityRow, ...]:
-    """Return a row for each name of the test cases, such as the word an edit brings in. A case with several names
-    counts in each.
+    """Return one row for each name. `names` lists the names of each test case, such as the word that its edit brings
+    in. A case counts for all its names.
     """
     number: dict[str, int] = {}
     pairs = [(case, number.setdefault(name, len(number))) for case, own in enumerate(names) for name in own]
@@ -158,7 +158,7 @@ def right_pixels(pixels: Pixels) -> Floats:
 
 
 def _of_controls(found: Read, values: Floats) -> Floats:
-    """Return for each case the value of its source's reconstruction, or NaN if there is no reconstruction."""
+    """Return for each test case the value of its source's reconstruction, or NaN if it has none."""
     of_source = np.full(len(found.sources), np.nan)
     of_source[found.of_control] = values
     return of_source[found.of_case]

@@ -1,4 +1,4 @@
-"""Draws the pictures of the report: charts of figures with their intervals, and sheets of some test cases."""
+"""Draws the pictures of the report: charts of figures with their intervals, and sheets of example images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 INK, GREY, FAINT = "#1d2733", "#68737f", "#e3e7eb"
 COLOURS = ("#2f6db3", "#c8553d", "#3d8b5f")
 _LABEL, _PLOT, _END, _ROW, _TOP, _FOOT = 270, 380, 90, 22, 34, 34
-"""Sizes in pixels. Labels wider than `_LABEL` make the picture wider."""
+"""Lengths in pixels of a chart's parts. Labels wider than `_LABEL` make the picture wider."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Bar:
 
 
 def forest(title: str, bars: Sequence[Bar], low: float, high: float, file: Path, unit: str = "%") -> None:
-    """Draw figures below each other on an axis from `low` to `high`, shares in per cent. A figure without a value says
-    “cannot tell”.
+    """Draw each figure with its interval on a common axis from `low` to `high`, shares in per cent. A figure without a
+    value says “cannot tell”.
     """
     font, bold = ImageFont.load_default(13), ImageFont.load_default(15)
     left = max(_LABEL, *(math.ceil(font.getlength(bar.name)) + 20 for bar in bars))

@@ -1,6 +1,6 @@
 """Goals of the paper's questions from `goals.toml`, each with its measured figure: reached, missed, or cannot tell.
 
-A goal is judged by the worse end of its interval. The goals of a run are those in the repository when it began.
+A goal is judged by the worse end of its figure's interval. A run keeps the goals that the repository had when it began.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from experiments.paper.validity import ERRING, Validity
 GOALS = Path(__file__).resolve().with_name("goals.toml")
 TITLES: Mapping[Family, str] = {"object": "classifier", "road": "segmenter"}
 MAIN_ARM = GENERATED
-"""The arm of the paper. Goals are judged by this arm, not by the best of several."""
+"""Name of the paper's way to retrain. Goals are judged by this one, not by the best of several."""
 Unit = Literal["share", "points", "times", "minutes"]
 
 
@@ -39,7 +39,7 @@ class Rule(BaseModel):
     question: str
     goal: str
     models: Annotated[tuple[str, ...], Field(strict=False)] = ("",)
-    """Names of the models. Each of these models has to reach the goal."""
+    """Names of the models that must each reach the goal."""
     figure: str
     unit: Unit = "share"
     at_least: float | None = None
@@ -58,13 +58,13 @@ class Rule(BaseModel):
 
     @property
     def wanted(self) -> str:
-        """The goal's bounds in words, such as "at least 90 %"."""
+        """The bounds of the goal in words, such as "at least 90 %"."""
         bounds = (("at least", self.at_least), ("more than", self.above), ("at most", self.at_most))
         return ", ".join(f"{word} {_plain(bound, self.unit)}" for word, bound in bounds if bound is not None)
 
     def reached_by(self, figure: Figure) -> bool | None:
-        """Return True if the worse end of the interval is within the bounds. None if the figure has no interval, or one
-        without width: images that are all alike give no certainty. Minutes are counted and need no interval.
+        """Return True if the worse end of the interval reaches the goal. None without an interval, or if its width is
+        0, since equal images give no certainty. Minutes are exact and need no interval.
         """
         counted = self.unit == "minutes"
         low, high = (figure.value, figure.value) if counted else (figure.low, figure.high)
@@ -83,16 +83,16 @@ class Goal:
     figure: Figure
     beside: Figure | None
     judged: bool = True
-    """False if the goals were not committed when the run began."""
+    """False if the goals were not committed before the run began. They then count for nothing."""
 
     @property
     def what(self) -> str:
-        """The goal in a sentence."""
+        """The goal in words, after the name of the model."""
         return f"{self.model}: {self.rule.goal}" if self.model else self.rule.goal
 
     @property
     def reached(self) -> bool | None:
-        """True if the goal is reached. None if that is unknown, which counts as not reached."""
+        """True if the goal is reached. None if nobody can tell, which counts as not reached."""
         return self.rule.reached_by(self.figure) if self.judged else None
 
     @property
@@ -102,12 +102,12 @@ class Goal:
 
     @property
     def measured(self) -> str:
-        """Measured figure with its interval."""
+        """The measured figure with its interval, in words."""
         return in_unit(self.figure, self.rule.unit)
 
     @property
     def compared(self) -> str:
-        """The figure to compare with, and its name. "-" without one."""
+        """Another figure for comparison, with its name. "-" if there is none."""
         if self.beside is None:
             return "-"
         return f"{self.rule.beside_is}: {in_unit(self.beside, self.rule.beside_unit)}"
@@ -115,17 +115,17 @@ class Goal:
 
 @dataclass(frozen=True)
 class Stated:
-    """Goals of a run, as in the repository when it began."""
+    """The goals of a run, as they were in the repository when it began."""
 
     rules: tuple[Rule, ...]
     digest: str
-    """SHA-256 of the file of goals."""
+    """SHA-256 hash of the file with the goals."""
     commit: str
-    """The commit that last changed the file of goals, with its date. "" if its current text was not committed."""
+    """The commit that last changed the file with the goals, and its date. "" if the file has uncommitted changes."""
 
     @property
     def words(self) -> str:
-        """A sentence for the report on the file and the commit of the goals."""
+        """A sentence for the report on the file with the goals and its commit."""
         which = f"`experiments/paper/{GOALS.name}` (SHA-256 {self.digest[:12]})"
         if self.commit:
             return f"The goals are those of {which}, last changed in commit {self.commit}, before this run began."
@@ -153,7 +153,7 @@ def commit_of(file: Path) -> str:
 
 
 def _git(file: Path, *command: str) -> str | None:
-    """Return the output of git. None if git fails or cannot be run."""
+    """Return the output of a git command. None if it fails or git cannot be run."""
     try:
         done = subprocess.run(["git", *command], cwd=file.parent, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -171,13 +171,13 @@ class Results:
     prioritising: Prioritising
     retraining: Mapping[Family, Retraining]
     cases: Mapping[Family, Mapping[int, int]]
-    """Number of sources, by number of test cases."""
+    """Distribution of test cases: the number of sources that have a given number of test cases."""
     minutes: Mapping[str, float]
-    """Minutes that each stage took."""
+    """Minutes that each stage took, by its name."""
 
 
 def goals(run: Results, stated: Stated) -> tuple[Goal, ...]:
-    """Return all stated goals with their figures. Goals that were in no commit when the run began are not judged."""
+    """Return all goals with their measured figures. Goals that were not committed when the run began are not judged."""
     found = figures(run)
 
     def figure(model: str, name: str) -> Figure:
@@ -197,7 +197,7 @@ def goals(run: Results, stated: Stated) -> tuple[Goal, ...]:
 
 
 def figures(run: Results) -> dict[str, Figure]:
-    """Return the figures by which goals are judged, by model and name."""
+    """Return the figures that the goals name. Keys are "MODEL: NAME", or "NAME" alone."""
     found = {
         f"{TITLES[family]}: {name}": figure
         for family in FAMILIES

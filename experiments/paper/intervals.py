@@ -15,8 +15,8 @@ Rows = NDArray[np.int64]
 
 
 def over_sources(source: Rows, statistic: Callable[[Rows], float], resamples: int = RESAMPLES) -> Figure:
-    """Return `statistic`, a function of row numbers, over all images, with a bootstrap's percentile interval. Sources
-    are drawn with replacement, each with all its images (Davison and Hinkley 1997, section 3.8).
+    """Return a figure over all images with a bootstrap interval. `statistic` computes it from row numbers. Sources are
+    drawn with replacement, each with all its images (Davison and Hinkley 1997, section 3.8).
     """
     value, (names, place) = statistic(np.arange(len(source))), np.unique(source, return_inverse=True)
     if not np.isfinite(value):
@@ -43,6 +43,6 @@ def mean_of(values: Floats) -> Figure:
 
 
 def share_of(count: int, n: int, nothing: str = "there is nothing to count") -> Figure:
-    """Return a share with its Wilson interval. `nothing` is the reason that the figure gives if `n` is 0."""
+    """Return the share `count` / `n` with its Wilson interval. `nothing` is the reason to state if `n` is 0."""
     interval = wilson(count, n)
     return Figure(interval.value, interval.low, interval.high, n, why="" if n else nothing)

@@ -30,10 +30,9 @@ from storage.workspace import Workspace
 
 SEED = 1
 ALTERNATIVES = 5
-"""Number of alternatives per keyword. Even edits of only weather and time of day then give more test cases than the
-largest quota needs."""
+"""Number of alternatives per keyword: enough for the largest quota, even if only weather and time of day may change."""
 CHOICES = 12
-"""Number of captions written per source. Test cases are made of some of them, chosen so that edit types are even."""
+"""Number of captions written per source. Some are chosen for test cases, so that each edit type is equally frequent."""
 _PLAN = """
 name = "The paper's questions: {family}, {what}"
 [data]
@@ -58,10 +57,10 @@ types = {{ {types} }}
 
 @dataclass(frozen=True)
 class Made:
-    """An image made from a source, without its pixels."""
+    """A test case or a reconstruction, without its pixels."""
 
     source: int
-    """Number of the source."""
+    """Number of the source image."""
     recipe: str
     image: str
     """Path of the image's file."""
@@ -69,11 +68,11 @@ class Made:
     """Caption that the captioner wrote for the source."""
     counterfactual: CounterfactualCaption
     checks: Mapping[str, float | None]
-    """Figure of each check, or None if the check could not tell."""
+    """Value that each check measured, or None if it could not tell."""
 
     @property
     def control(self) -> bool:
-        """True if the image is a reconstruction."""
+        """True for a reconstruction, which shows no edit."""
         return self.recipe == RECONSTRUCTION.name
 
 
@@ -96,14 +95,12 @@ def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ..
 
 
 def recipe_of(quota: Quota | None) -> str:
-    """Return the name of the recipe for the test cases of a quota. For None, return the name of the recipe for the
-    control set.
-    """
+    """Return the name of the recipe that makes the test cases of a quota. For None, of the recipe for reconstructions."""
     return RECONSTRUCTION.name if quota is None else DILLEMA.name
 
 
 def plan_text(family: Family, data: Path, size: Size, quota: Quota | None) -> str:
-    """Return the plan of one batch: the test cases of the sources of a quota, or a reconstruction of every source."""
+    """Return the plan of one batch: test cases for a quota's sources, or for None a reconstruction of every source."""
     if family == "object":
         task = 'kind = "classification"'
     else:
@@ -136,7 +133,7 @@ class _Progress:
         self._what, self._done, self._said = what, 0, 0
 
     def tell(self, stage: Pass, done: int) -> None:
-        """Count finished work, and print the total at every hundred."""
+        """Add `done` finished pieces of work, and print the total at every hundred."""
         self._done += done
         if self._done - self._said >= 100:
             self._said = self._done

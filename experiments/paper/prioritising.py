@@ -1,7 +1,7 @@
-"""Compares orders of review for test cases by how soon they show the weak cells of the classifier.
+"""Compares orders of reviewing test cases: how soon does each one show the classifier's weaknesses?
 
-A cell is a class under a condition that was left out of training, or in a colour. A cell is weak by the classifier's
-errors on unedited scenes of the renderer.
+A cell is a class in a colour, or under a condition that was left out of training. A cell is weak if the classifier
+often errs on rendered scenes of it.
 """
 
 from __future__ import annotations
@@ -28,61 +28,61 @@ from experiments.paper.validity import score_of_each, sides_of, wrong_cases
 from experiments.paper.world import ALWAYS, LEFT_OUT, LEFT_OUT_TYPES, TAUGHT_WRONG, cell_scenes, picture_of
 
 WEAK = 0.25
-"""Minimum error on scenes of the renderer that makes a cell weak: about three times the error on fair days."""
+"""Minimum error on rendered scenes that makes a cell weak, about three times the error on sunny or cloudy days."""
 BUDGET = 0.05
-"""Share of the images that an order shows first. Goals count the weak cells found in these images."""
+"""Share of the images that are reviewed first. Goals count the weak cells that are found in them."""
 OURS, WRONG_FIRST, LABEL_FIRST = "ours", "wrong images in random order", "least probability of the true class"
 RANDOM, ENTROPY, GINI, BEFORE = "random", "softmax entropy", "DeepGini", "ours, before an image is made"
 _SHUFFLES = 100
 Cell = tuple[str, str]
-"""A class, and a condition or another word that an edit brings in."""
+"""A class, and the word that an edit brings in, such as a colour or a condition."""
 Kind = Literal["left out", "taught wrongly", "taught wrongly at times", "not planted"]
 
 
 @dataclass(frozen=True)
 class Found:
-    """Weak cells that an order of review finds, by valid faults among its first images. Random orders have means."""
+    """Weak cells that one order of review finds. A cell is found once a valid wrong image of it is seen."""
 
     order: str
     apfd: float | None
     images: Mapping[float, int]
-    """Number of images by their share of all images."""
+    """Number of the images seen first, by their share of all images."""
     cells: Mapping[float, Floats]
-    """By the share of images seen: 1 for each weak cell that is found, otherwise 0. Random orders have means."""
+    """By the same share: 1 for each weak cell that is found, else 0. For random orders, the mean of many."""
 
     def at(self, budget: float) -> float:
-        """Return the number of weak cells found among the first images, whose share of all images is `budget`."""
+        """Return the number of weak cells found in the first images. `budget` is the share of images that are seen."""
         return float(self.cells[budget].sum())
 
 
 @dataclass(frozen=True)
 class Prioritising:
-    """Results of orders of all test cases, and of orders made before drawing, for cases of the test and
-    tuning splits.
+    """Results of all orders of review: of all test cases, and of test and tuning cases in orders that need no images
+    (`before`).
     """
 
     weak: Mapping[Cell, Kind]
-    """All weak cells with their origin, including cells without an image."""
+    """All weak cells, even those without an image, each with the origin of its weakness."""
     shown: int
-    """Number of weak cells with a valid fault among all images."""
+    """Number of weak cells that any order can find, because an image shows a valid fault."""
     orders: Mapping[str, Found]
     before: Mapping[str, Found]
     shown_before: int
 
     def share_found(self, order: str) -> Figure:
-        """Return the share of the weak cells that an order finds among the first `BUDGET` of the images."""
+        """Return the share of the weak cells that an order finds in the first images (`BUDGET`)."""
         cells = self.orders[order].cells[BUDGET]
         return share_of(round(float(cells.sum())), len(cells))
 
     def more_than(self, other: str) -> Figure:
-        """Return the share of weak cells that the studio's order finds among the first `BUDGET` of the images, minus
-        the share that another order finds, with an interval over cells.
+        """Return how much larger the share of weak cells found is in the studio's order than in another one, after
+        `BUDGET` of the images. Its interval is over cells.
         """
         return mean_of(self.orders[OURS].cells[BUDGET] - self.orders[other].cells[BUDGET])
 
 
 def weak_cells(weights: Path, renders: int) -> dict[Cell, Kind]:
-    """Return each cell in which the classifier errs on at least the share `WEAK` of unedited scenes, and its origin."""
+    """Return the cells where the classifier's error on rendered scenes is at least `WEAK`, each with its origin."""
     model = ModelUnderTest(UnderTestSettings(source="file", file=str(weights)))
     weak = dict[Cell, Kind]()
     for label in OBJECT_CLASSES:
@@ -106,8 +106,8 @@ def _kind(label: str, word: str) -> Kind:
 
 
 def ours(found: Read, rows: Numbers, seed: int = 4) -> Numbers:
-    """Return some cases in the studio's order, which uses the correctness of each prediction. Votes on other sources
-    predict the probability that people judge an image valid. Images of the same cell as earlier ones come later.
+    """Return some cases in the studio's order: those first that are probably wrong and valid. Votes on other sources
+    predict validity. A case moves back if earlier ones belong to the same cell.
     """
     wrong = wrong_cases(found).astype(np.float64)
     score = score_of_each(found, seed)
@@ -120,8 +120,8 @@ def ours(found: Read, rows: Numbers, seed: int = 4) -> Numbers:
 
 
 def doubtful_first(found: Read, rows: Numbers) -> Numbers:
-    """Return some cases of a segmenter, ordered by the share of wrong pixels times the probability that people judge
-    the image valid, the largest first.
+    """Return some cases of a segmenter, highest score first. The score is the share of wrong pixels times the
+    probability that people judge the image valid.
     """
     score = score_of_each(found, seed=4)
     valid = score if score is not None else np.ones(len(found.cases))
@@ -177,7 +177,7 @@ def _wrong_first(wrong: NDArray[np.bool_], chance: np.random.Generator) -> Numbe
 
 
 def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
-    """Return an order for cases that does not use their images. It is learnt from the faults of the train split."""
+    """Order cases without their images, by the faults of similar edits in the train split."""
     cells = cells_of(found)
     features = [(kind, word, label) for kind, (label, word) in zip(found.edit_types, cells, strict=True)]
     shows = wrong_cases(found) & (found.truth == VALID)
@@ -193,7 +193,7 @@ def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
 def _found(
     name: str, order: Callable[[np.random.Generator], Numbers], fault: Sequence[Cell | None], weak: Iterable[Cell]
 ) -> Found:
-    """Return the weak cells that an order finds. For a random order, return the mean of `_SHUFFLES` orders."""
+    """Measure which weak cells an order finds. For a random order, return the mean of `_SHUFFLES` orders."""
     chance, several = np.random.default_rng(0), "random" in name
     drawn = [order(chance) for _ in range(_SHUFFLES if several else 1)]
     judged = [judge(name, one, fault) for one in drawn]
@@ -209,7 +209,7 @@ def _found(
 
 
 def _first(order: Numbers, fault: Sequence[Cell | None]) -> dict[Cell, int]:
-    """Return for each cell the rank, from 1, of the first image that shows a fault in it."""
+    """Return the rank, from 1, of the first image that shows a fault, for each cell that has such an image."""
     first: dict[Cell, int] = {}
     for rank, row in enumerate(order.tolist(), 1):
         cell = fault[row]

@@ -1,8 +1,7 @@
-"""Read the generated images: predictions of the models under test, figures of the checks, and the truth.
+"""Collect what is known about generated images: predictions of models under test, results of checks, and the truth.
 
-The truth comes from the scene, which tells how its picture should look after the edit. Judges that share nothing with
-the generator, its CLIP or the models under test (`demo.check_truth`) compare the image with it. The truth is as good as
-those judges. An edit that the world cannot place in the scene has no known truth.
+The scene tells how its picture should look after the edit. Independent judge models (`demo.check_truth`) compare the
+image with that. The truth is only as good as these judges. It is unknown if the drawn world has no such edit.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """Everything known about the images of a family. Sources are numbered from 0, in their order."""
+    """Everything known about the images of one task. Sources are numbered from 0. A case is a test case."""
 
     family: Family
     weights: Path
@@ -68,22 +67,22 @@ class Read:
     truth: NDArray[np.int8]
     """`VALID`, `BROKEN` or `CANNOT_TELL` for each case."""
     why: tuple[tuple[str, ...], ...]
-    """Names of the defects of each case, which make it broken."""
+    """Names of each case's defects. They are the reasons why it is broken."""
     checks: tuple[str, ...]
     """Names of the checks."""
     measured: Floats
-    """Figures of the checks, (cases, checks). NaN where a check gave none."""
+    """Values that the checks measured, (cases, checks). NaN where a check could not tell."""
     kept: NDArray[np.bool_]
-    """True for each case whose mask is unchanged according to another segmenter. False if that was not checked."""
+    """True for each case whose mask still fits, according to another segmenter. False if that was not checked."""
 
     @property
     def of_case(self) -> Numbers:
-        """Source number of each case."""
+        """Number of each case's source."""
         return np.array([one.source for one in self.cases], np.int64)
 
     @property
     def of_control(self) -> Numbers:
-        """Source number of each control image (reconstruction)."""
+        """Number of each reconstruction's source."""
         return np.array([one.source for one in self.controls], np.int64)
 
     @property
@@ -93,7 +92,7 @@ class Read:
 
     @property
     def alternatives(self) -> tuple[str, ...]:
-        """The new word of each case's edit, in its standard form by `canonical`."""
+        """New word of each case's edit, with synonyms replaced by the standard word (`canonical`)."""
         return tuple(canonical(one.counterfactual.edits[0].alternative) for one in self.cases)
 
     @property
@@ -109,7 +108,7 @@ class Read:
         return map_classes(SEMANTIC_CLASSES, self.classes, "segmentation")
 
     def answers(self) -> tuple[tuple[Answers, Floats], ...]:
-        """Return a classifier's answers to sources, cases and controls, each with the probability of the true class."""
+        """Return a classifier's answers to sources, cases and controls, each with the true classes' probabilities."""
         found = []
         places = (np.arange(len(self.sources)), self.of_case, self.of_control)
         for rows, own in zip(self.said, places, strict=True):
@@ -117,7 +116,7 @@ class Read:
         return tuple(found)
 
     def pixels(self) -> tuple[Pixels, Pixels, Pixels]:
-        """Return a segmenter's pixel counts on sources, cases and controls."""
+        """Return a segmenter's pixel counts on sources, cases and reconstructions."""
         first, cases, controls = self.said
         return (
             Pixels(np.arange(len(self.sources)), first),
@@ -151,7 +150,7 @@ def slots_of(scene: Scene, caption: str, edit: Edit) -> list[tuple[str, str]] | 
 
 
 def judged(family: Family, made: Made) -> Judged:
-    """Judge one image. The judges are loaded once per process."""
+    """Judge one image by the drawn world's truth. Each process loads the judge models only once."""
     judges, checker = _judges()
     one = world.source(family, made.source)
     image = Image.open(made.image).convert("RGB")
@@ -180,7 +179,7 @@ def _judges() -> Any:
 
 
 def one_thread() -> None:
-    """Limit torch to one thread. Called in each of several processes."""
+    """Limit torch to one thread. Each worker process calls this when it starts."""
     import torch
 
     torch.set_num_threads(1)
@@ -198,8 +197,8 @@ def judge_all(family: Family, cases: Sequence[Made], workers: int) -> list[Judge
 
 
 def predict(family: Family, weights: Path, files: Sequence[tuple[str, int]]) -> tuple[Floats, tuple[str, ...]]:
-    """Return the predictions of a family's model under test, shaped as in `Read.said`, and its classes. `files` holds
-    image files with the numbers of their sources.
+    """Return a model's predictions, shaped as in `Read.said`, and its classes. `files` holds each image file with the
+    number of its source.
     """
     model = ModelUnderTest(UnderTestSettings(source="file", file=str(weights)))
     classes = model.identity.classes
@@ -219,8 +218,8 @@ def predict(family: Family, weights: Path, files: Sequence[tuple[str, int]]) -> 
 
 
 def count_pixels(mapping: ClassMap, mask: NamedMask, prediction: Prediction) -> Floats:
-    """Count the pixels of a mask by true and predicted group, (groups, groups + 1) in the order of `mapping.groups`, at
-    the size of the mask. Raises ValueError if the mask has a class that the map does not know.
+    """Count the pixels of a mask by true and predicted group of classes, (groups, groups + 1), in the order of
+    `mapping.groups`, at the size of the mask. Raises ValueError if the mask has a class that the map does not know.
     """
     true, predicted = groups_of_numbers(mapping, mask.classes)
     seen = fitted_map(prediction, mask.image.size)
@@ -233,7 +232,7 @@ def _opened(file: str) -> Image.Image:
 
 
 def read(family: Family, weights: Path, data: Path, made: Sequence[Made], workers: int) -> Read:
-    """Predict, check and judge all images of a family. Its sources are in the folder `data`."""
+    """Predict, check and judge all images of one task. The folder `data` holds its sources."""
     cases = tuple(one for one in made if not one.control and len(one.counterfactual.edits) == 1)
     controls = tuple(one for one in made if one.control)
     numbers = sorted({one.source for one in made})

@@ -1,4 +1,4 @@
-"""The report of the paper's questions as Markdown, with its pictures: goals first, then every figure behind them."""
+"""Writes the report on the paper's questions as Markdown, with pictures: first the goals, then all figures."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _head(run: Results, stated: Stated, found: Sequence[Goal]) -> Iterator[str]:
 
 
 def answers(run: Results) -> Iterator[str]:
-    """Yield sentences on the findings of the run, good and bad ones."""
+    """Yield sentences that state the main findings of the run, good and bad ones."""
     by_name = figures(run)
     for title in TITLES.values():
         what = "mIoU" if title == "segmenter" else "error"
@@ -131,7 +131,7 @@ def answers(run: Results) -> Iterator[str]:
 
 
 def _compared(figure: Figure, more: str, less: str, what: str) -> str:
-    """Describe a difference: `more` or `less` by its sign, or neither for certain if its interval includes 0."""
+    """Describe a difference with the word `more` or `less`, by its sign. If its interval includes 0, say neither."""
     value = in_unit(figure, "points")
     if figure.value is None or figure.low is None:
         return f"more or less {what}: {value}"
@@ -196,7 +196,7 @@ def _set(run: Results, names: dict[str, str]) -> Iterator[str]:
 
 
 def _taught_wrong(share: float) -> str:
-    """List the things whose labels are wrong in this share of the training scenes that show them."""
+    """List the things, such as "red bird", whose labels are wrong in this share of their training scenes."""
     own = [one for family in FAMILIES for one in TAUGHT_WRONG[family] if one.share == share]
     return ", ".join(f"{one.word} {one.label} as {one.taught}" for one in own)
 
@@ -443,7 +443,7 @@ def _order(one: Found) -> tuple[str, ...]:
 
 
 def _alike(run: Results) -> str:
-    """Return a sentence on images left out as too similar to another split, and on images that two splits share."""
+    """Return a sentence on images left out as too similar to another split's, and on images that are in two splits."""
     numbers = " and ".join(f"{run.retraining[one].alike:,} {TITLES[one]} image(s)" for one in FAMILIES)
     both = sum(len(run.retraining[one].shared) for one in FAMILIES)
     return (

@@ -1,4 +1,4 @@
-"""RQ3: gain from retraining with generated images, compared with the controls at equal optimiser updates.
+"""RQ3: gain from retraining with generated images, compared with other trainings of equally many updates.
 
 Sources are split before anything is learnt, and images made from a source stay in its split. Training starts from the
 weights under test. No arm learns from a weather edit: that is the unseen edit type.
@@ -47,45 +47,45 @@ from experiments.paper.validity import sides_of, votes_on
 from experiments.paper.world import mask_file, side
 
 UNSEEN = "weather"
-"""The edit type that no arm learns from."""
+"""The edit type whose images no training uses. It tests edits that were never seen."""
 _BATCH: Mapping[Family, int] = {"object": 16, "road": 8}
 # Optimiser and rates were set on runs with 60 and 24 other sources, as the report says.
 _WAYS: Mapping[Family, Literal["sgd", "adam"]] = {"object": "adam", "road": "sgd"}
 _RATE: Mapping[Family, float] = {"object": 0.0003, "road": 0.01}
 _LOOKS = 4
 _MOST_TUNE = 100
-"""Maximum number of generated images used for tuning, besides the originals."""
+"""Maximum number of generated images in the tuning set, which also has the originals."""
 
 
 @dataclass(frozen=True)
 class Retraining:
-    """Results of RQ3 for one family. Accuracies are shares of right images, or for a segmenter of right pixels."""
+    """Results of RQ3 for one task. An arm is a way to train. Accuracy is the share of right images or pixels."""
 
     rows: tuple[ArmRow, ...]
     won_back: tuple[WonBack, ...]
     beside: Mapping[tuple[str, str, str], Figure]
-    """Accuracy of the arm minus accuracy of the control, by arm, control and set."""
+    """Accuracy of an arm minus accuracy of another arm, by both names and the name of the test set."""
     miou: Mapping[tuple[str, str], float]
-    """Mean mIoU of a segmenter over the seeds, by arm and set."""
+    """A segmenter's mIoU, averaged over training seeds, by arm and test set."""
     examples: Mapping[str, int]
     """Number of images that each arm learns from."""
     images: Mapping[str, int]
     """Number of images in each test set."""
     shared: tuple[Shared, ...]
-    """Images that occur in two splits. There must be none."""
+    """Pairs of equal or similar images in different splits. There must be none."""
     alike: int
-    """Number of images left out of training or tuning, because they look like an image of a later split."""
+    """Number of images left out of training or tuning, since an image of the tuning or test split looks like them."""
     seeds: int
     recipe: TrainingRecipe
 
     def row(self, arm: str, on: str) -> ArmRow:
-        """Return the row of one arm on one set."""
+        """Return the results of one arm on one test set."""
         return next(one for one in self.rows if (one.arm, one.set) == (arm, on))
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The images of a family of models under test, as training examples, and their splits."""
+    """All images of one task with their splits, ready as training examples."""
 
     found: Read
     data: Path
@@ -93,7 +93,7 @@ class Parts:
 
     @cached_property
     def pictured(self) -> Mapping[Side, Mapping[Path, Pictured]]:
-        """All images by split and file: originals, and images made from them."""
+        """All images, originals and images made from them, by split and then by file."""
         by_side: dict[Side, dict[Path, Pictured]] = {one: {} for one in SIDES}
         files = [(one, self.data / one.key) for one in self.found.sources]
         files += [
@@ -105,8 +105,8 @@ class Parts:
 
     @cached_property
     def alike(self) -> frozenset[Path]:
-        """Images that resemble an image of a later split. They are left out of training and tuning, so that no image
-        has to be left out of the test.
+        """Files of images that look like an image of a later split (train, tune, test). Training and tuning leave them
+        out, so that the test keeps all its images.
         """
         later, similar = list[int](), set[Path]()
         for one in reversed(SIDES):
@@ -117,23 +117,23 @@ class Parts:
         return frozenset(similar)
 
     def original(self, where: Side) -> tuple[list[Example], list[int]]:
-        """Return the source images of the split `where` as examples, and the numbers of the sources."""
+        """Return the source images of the split `where` as examples, with the numbers of their sources."""
         rows = [at for at, one in enumerate(self.found.sources) if side(one) == where]
         rows = [at for at in rows if self.data / self.found.sources[at].key not in self.alike]
         return [self._example(self.data / self.found.sources[at].key, at) for at in rows], rows
 
     def made(self, rows: Numbers) -> tuple[list[Example], list[int]]:
-        """Return the cases in `rows` as examples, and the numbers of their sources."""
+        """Return the test cases `rows` as examples, with the numbers of their sources."""
         cases = [one for one in (self.found.cases[row] for row in rows) if Path(one.image) not in self.alike]
         return [self._example(Path(one.image), one.source) for one in cases], [one.source for one in cases]
 
     def controls(self, where: Side) -> list[Example]:
-        """Return the reconstructions of the sources of the split `where` as examples."""
+        """Return the reconstructions (sources redrawn without an edit) of the split `where` as examples."""
         controls = [one for one in self.found.controls if side(self.found.sources[one.source]) == where]
         return [self._example(Path(one.image), one.source) for one in controls if Path(one.image) not in self.alike]
 
     def natural(self) -> tuple[list[Example], list[int]]:
-        """Return the examples of the shift set, and numbers of sources: each scene counts as a separate source."""
+        """Return the examples of the shift set (fog and night), with one source number each."""
         examples = []
         for file, scene in self.shift:
             target: int | Path = OBJECT_CLASSES.index(scene.label) if self.found.family == "object" else mask_file(file)
@@ -148,7 +148,7 @@ class Parts:
 
     @property
     def rows(self) -> dict[tuple[Side, bool], Numbers]:
-        """Indices of the cases, by split and by whether their edit type is the unseen one."""
+        """Indices of the test cases, by split and by True if their edit type is the unseen one."""
         sides, unseen = np.array(sides_of(self.found)), np.array(self.found.edit_types) == UNSEEN
         return {(one, new): np.flatnonzero((sides == one) & (unseen == new)) for one in SIDES for new in (True, False)}
 
@@ -214,7 +214,7 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
 
 
 def arms_of(parts: Parts) -> tuple[Arm, ...]:
-    """Return the arms with their training images: originals of the train split, and images made from them."""
+    """Return all arms (ways to train) with their images, which come from the train split."""
     found, rows = parts.found, parts.rows["train", False]
     originals, _ = parts.original("train")
     accepted = rows[votes_on(found, rows, seed=7).valid & (found.truth[rows] != CANNOT_TELL)]
@@ -236,7 +236,7 @@ def arms_of(parts: Parts) -> tuple[Arm, ...]:
 
 
 def shared_images(parts: Parts) -> tuple[Shared, ...]:
-    """Return pairs of pictures in two splits that are equal or look alike: originals, and images made from them."""
+    """Return pairs of equal or similar pictures that are in different splits, though no pair should exist."""
     used = {
         one: [picture for file, picture in own.items() if file not in parts.alike]
         for one, own in parts.pictured.items()

@@ -1,4 +1,4 @@
-"""Finds images that occur in two splits of a data set, by their hashes or because they look alike."""
+"""Finds equal images in different splits of a data set, by their hashes, and images that look alike."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from evaluation.retraining.data_split import SIDES, Side
 
 @dataclass(frozen=True)
 class Pictured:
-    """An image with its split."""
+    """An image, as needed to compare it with images of other splits."""
 
     name: str
     """File name, shown to people."""
     source: str
-    """Hash of its source image, which alone decides the split."""
+    """Number or other name of the image's source. Images of one source belong to the same split."""
     sha: str
     look: int
-    """The image's `perceptual_hash`."""
+    """Perceptual hash: similar images have similar hashes (`perceptual_hash`)."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Two images of different splits that are the same picture, or look like it."""
+    """Two images in different splits that are the same picture, or look alike."""
 
     one: Pictured
     other: Pictured
     sides: tuple[Side, Side]
     bits: int | None
-    """Number of bits that differ between the perceptual hashes, mirrored or not. None if both are the same file."""
+    """Number of bits by which the perceptual hashes differ, at best if one is mirrored. None for two equal files."""
 
 
 def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Shared]:
-    """Return at most `most` pairs of images of different splits that are equal or look alike. Figures on unseen images
-    are only right if there is no such pair.
+    """Return at most `most` pairs of equal or similar images in different splits. Figures on unseen images are right
+    only if there is no such pair.
     """
     pairs: list[Shared] = []
     by_side: dict[Side, tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]]] = {}

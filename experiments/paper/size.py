@@ -20,11 +20,11 @@ class Size:
     workers: int
     """Number of processes. With one, everything is done in the calling process."""
     lessons: Mapping[Family, tuple[int, int]]
-    """Number of scenes that a model under test learns from, and number of optimiser updates."""
+    """Number of training scenes and of optimiser updates, for each model under test."""
     steps: int
-    """Number of denoising steps of an image."""
+    """Number of denoising steps for drawing an image."""
     shift: int
-    """Number of scenes of each task that the renderer itself draws in fog and at night."""
+    """Number of rendered scenes per task in fog and at night, for the shift set."""
     judged: int
     """Number of images judged in one simulated study."""
     studies: int
@@ -32,11 +32,11 @@ class Size:
     study_sources: int
     """Number of sources in each of these simulated studies."""
     seeds: int
-    """Number of trainings of each arm, which differ only in their random seed."""
+    """Number of times that each arm (way to train) is trained, each with another random seed."""
     updates: int
     """Number of optimiser updates of every training."""
     renders: int
-    """Number of rendered scenes that decide whether a cell of class and condition is weak."""
+    """Number of rendered scenes per cell (a class under a condition) to decide whether the model is weak on it."""
 
 
 FULL = Size(

@@ -1,5 +1,5 @@
 """Train the models under test of the paper's questions: small networks, briefly, on fair days only, with some wrong
-labels. So they also err on originals, and the places and causes of these errors are known.
+labels. So they also err on originals, and we know where and why.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ARCHITECTURES: dict[Family, str] = {"object": "test_resnet", "road": "small-unet
 _BATCH: dict[Family, int] = {"object": 32, "road": 16}
 _RATE = 3e-3
 _MIDDLE = (0.5, 0.5, 0.5)
-"""Mean and standard deviation that scale pixels to -1 to 1, the range of the networks' inputs."""
+"""Mean and standard deviation for scaling pixels to -1..1, the range of the networks' inputs."""
 
 
 def under_test(family: Family, folder: Path, size: Size) -> Path:

@@ -1,5 +1,5 @@
-"""RQ1: validity of generated images. Compares a simulated study with the truth, measures how often its intervals
-contain the truth, and how useful an automatic score is.
+"""RQ1: are generated images valid? Compares a simulated study with the truth, and measures how often the study's
+intervals contain the truth and how useful an automatic score is.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ FIGURES = {
     "error among valid images": "among_valid",
     "error times the share judged valid (the paper's way)": "times_valid",
 }
-"""Names of the figures that a study derives from an error, with their fields in `ValidityEffect`."""
+"""Titles of the estimates that a study gives of a classifier's error, each with its field in `ValidityEffect`."""
 SHARE = "share of valid images (Wilson)"
 ERRING, FLAWLESS = "simulated annotators who err", "simulated annotators who never err"
 
 
 @dataclass(frozen=True)
 class ShareValid:
-    """Counts of valid and undecidable test cases of one edit type, or of all."""
+    """Number of valid and of undecidable images among the test cases of one edit type, or of all."""
 
     name: str
     images: int
@@ -51,52 +51,52 @@ class StudyResult:
     images: int
     discarded: int
     found: Proportion
-    """Share of the images with a consensus that the annotators judge valid."""
+    """Share of images that the annotators judge valid, among those with a consensus."""
     true: float | None
-    """Share of all images of the study that are valid by the truth."""
+    """True share of valid images among all images of the study."""
     right: int
     """Number of images on which the annotators' consensus agrees with the truth."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Share of repeated studies whose interval for a figure contains the truth."""
+    """How often the interval for one figure contains the truth if a study is repeated."""
 
     figure: str
     annotators: str
-    """`ERRING` or `FLAWLESS`. With `FLAWLESS`, sampling is the only uncertainty."""
+    """`ERRING`, or `FLAWLESS` for annotators who never err, so that only the choice of images is random."""
     truth: float | None
     share: Figure
-    """Share of the intervals that contain the truth, itself with an interval. Studies that gave no interval are left
-    out."""
+    """Share of the intervals that contain the truth, with its own interval. Studies without an interval do not
+    count."""
     width: float | None
     """Mean width of the intervals. None if no study gave an interval."""
 
 
 @dataclass(frozen=True)
 class Validity:
-    """Results of RQ1 for one family."""
+    """Results of RQ1 for one task."""
 
     by_type: tuple[ShareValid, ...]
-    """Counts of all test cases first, then of each edit type."""
+    """Counts for all test cases first, then for each edit type."""
     broken_by: tuple[tuple[str, int], ...]
-    """Faults of the broken images, and how often each occurs."""
+    """Defects of the broken images, with the number of images that have each one."""
     study: StudyResult
     effect: ValidityEffect | None
-    """The classifier's error rate as one study estimates it. None for a segmenter."""
+    """The classifier's error rates as one study estimates them. None for a segmenter."""
     truths: Mapping[str, float]
-    """The figures of `effect` if all images were judged without error, by name."""
+    """True values of the figures in `effect`, by title."""
     coverage: tuple[Coverage, ...]
     score: Agreement | None
-    """Agreement of the automatic score, learnt on one study, with the truth of images of other sources. None if there
-    are too few broken images to learn from."""
+    """Agreement of the automatic validity score with the truth, on images of sources that it did not learn from. None
+    if there are too few broken images to learn from."""
     score_why: str
     over_accepting_all: Figure
-    """Share of valid images among those that the score accepts, minus the share among all images."""
+    """Share of valid images among those that the score accepts, minus the share of valid images among all."""
 
 
 def strata(found: Read, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, ...]]:
-    """Return the stratum number of each case, and the names of the strata: model right or wrong, and edit type."""
+    """Divide cases by edit type and by whether the model is right. Return each case's stratum number, and all names."""
     types = sorted(set(found.edit_types))
     names = tuple(f"{word}, {one}" for word in ("right", "wrong") for one in types)
     numbers = [len(types) * int(bad) + types.index(one) for bad, one in zip(wrong, found.edit_types, strict=True)]
@@ -104,19 +104,19 @@ def strata(found: Read, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, .
 
 
 def wrong_cases(found: Read) -> NDArray[np.bool_]:
-    """Return True for each case that the classifier gets wrong."""
+    """Return True for each test case that the classifier predicts wrongly."""
     return np.asarray(found.answers()[1][0].right == WRONG)
 
 
 def votes_on(found: Read, rows: Numbers, seed: int) -> Votes:
-    """Return the votes of simulated annotators on some cases."""
+    """Return the votes of simulated annotators on the cases `rows`."""
     valid = found.truth == VALID
     return vote(valid[rows], hard_images(valid)[rows], seed)
 
 
 def score_of(found: Read, learnt_on: NDArray[np.bool_], seed: int) -> Floats | None:
-    """Return the probability that people judge each case valid, learnt from a study's votes on some of them. None if
-    too few images were judged valid or invalid.
+    """Return for each case the probability that people judge it valid, learnt from simulated votes on some cases. None
+    if too few cases were judged valid, or too few invalid.
     """
     rows = np.flatnonzero(learnt_on & (found.truth != CANNOT_TELL))
     cast = votes_on(found, rows, seed)
@@ -127,7 +127,7 @@ def score_of(found: Read, learnt_on: NDArray[np.bool_], seed: int) -> Floats | N
 
 
 def score_of_each(found: Read, seed: int) -> Floats | None:
-    """Score each case as `score_of` does, but learn its score from the votes on other sources."""
+    """Return the same probability for each case, but learnt only from the votes on other sources."""
     rows = np.flatnonzero(found.truth != CANNOT_TELL)
     cast = votes_on(found, rows, seed)
     rows, valid = rows[cast.known], cast.valid[cast.known]
@@ -220,7 +220,7 @@ def _study(found: Read, size: Size, seed: int) -> StudyResult:
 
 @dataclass(frozen=True)
 class _Known:
-    """Images with known errors of the classifier and known validity."""
+    """Images for simulated studies: whether the classifier is wrong on them, and whether they are valid."""
 
     source: Numbers
     wrong: NDArray[np.bool_]
@@ -231,15 +231,15 @@ class _Known:
     score: Floats | None
 
     def drawn(self, rows: Numbers, source: Numbers) -> _Known:
-        """Return the images `rows`, which may repeat, with `source` as their source numbers."""
+        """Return the images `rows`, which may repeat. `source` gives them new source numbers."""
         score = None if self.score is None else self.score[rows]
         return _Known(
             source, self.wrong[rows], self.stratum[rows], self.strata, self.valid[rows], self.hard[rows], score
         )
 
     def asked(self, size: Size, seed: int, annotators: str = ERRING) -> ValidityEffect:
-        """Simulate a study of a stratified sample of the images, and return its figures. The validity of all other
-        images is unknown to it.
+        """Simulate a study of a stratified sample of the images, and return its figures. The study does not know which
+        of the other images are valid.
         """
         chance = np.random.default_rng(seed)
         parts = [np.flatnonzero(self.stratum == one) for one in range(len(self.strata))]
@@ -252,7 +252,7 @@ class _Known:
         )
 
     def truths(self) -> dict[str, float]:
-        """Return the figures of a study of all images by annotators who never err."""
+        """Return the true figures by title, from a study of all images by annotators who never err."""
         effect = self._effect(np.arange(len(self.valid)), flawless(self.valid), 0)
         values = {title: getattr(effect, name).value for title, name in FIGURES.items()}
         return {title: value for title, value in values.items() if value is not None}
@@ -277,9 +277,9 @@ def _known(found: Read, score: Floats | None) -> _Known:
 
 
 def coverage(found: Read, size: Size, score: Floats | None) -> Iterator[Coverage]:
-    """Yield how often intervals contain the truth if a study is repeated. The existing test cases serve as the
-    population: each study draws sources with replacement, takes a stratified sample of their images, and has annotators
-    of its own.
+    """Yield how often each figure's interval contains the truth if a study is repeated. The population is the existing
+    test cases. Each study draws sources with replacement, takes a stratified sample of their images, and gets new
+    random votes.
     """
     known = _known(found, score)
     truths = known.truths()
@@ -302,7 +302,7 @@ def coverage(found: Read, size: Size, score: Floats | None) -> Iterator[Coverage
 
 
 def share_coverage(found: Read, size: Size) -> Iterator[Coverage]:
-    """Yield the coverage of Wilson's interval for the plain share of valid images, with one image per source."""
+    """Yield how often Wilson's interval for the share of valid images contains the truth, with one image per source."""
     rows = np.flatnonzero(found.truth != CANNOT_TELL)
     of_source = [rows[found.of_case[rows] == one] for one in np.unique(found.of_case[rows])]
     truth = float(np.mean([(found.truth[rows] == VALID).mean() for rows in of_source]))

@@ -1,7 +1,8 @@
-"""Sources of the paper's questions as a data set: fair days of the drawn world, whose truth is fully known.
+"""Sources of the paper's questions as a data set: drawn scenes of fair (sunny or cloudy) days with known truth.
 
-The models under test learn from fair days alone. Two of the three kinds of weaknesses of Domino (Eyuboglu et al. 2022)
-are planted: conditions that no training shows, and looks that the training labels wrongly. This module knows no models.
+The models under test learn from fair days alone. They get two of Domino's three kinds of weaknesses (Eyuboglu et al.
+2022): conditions missing from the training, such as fog, and wrong labels in it, such as for red birds. This module
+knows no models.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ from experiments.paper.size import Family, Size
 
 FIRST_SEED = {"object": 7_100_000, "road": 7_600_000}
 """First seeds of the sources, by family. Neither a training nor the checks of the models under test saw these scenes.
-No setting was chosen on them: learning rates and settings of the ranking were chosen on scenes from 7,000,000 and
-7,500,000 on."""
+All settings, such as learning rates, were chosen on other scenes, with seeds from 7,000,000 and 7,500,000 on."""
 FIRST_SHIFT = {"object": 8_100_000, "road": 8_600_000}
 FIRST_CELL = 9_100_000
 FIRST_LESSON = {"object": 40_000_000, "road": 45_000_000}
@@ -44,24 +44,24 @@ LEFT_OUT = (
     *(weather for weather in WEATHERS if weather not in FAIR_WEATHERS),
     *(TIME_PHRASES[time] for time in TIMES if time not in FAIR_TIMES),
 )
-"""Weather and times of day that the training of the models under test does not show."""
+"""Weathers and times of day that are missing from the training of the models under test."""
 LEFT_OUT_TYPES = ("weather", "time of day")
-"""Edit types that bring in the conditions of `LEFT_OUT`."""
+"""Edit types whose edits can bring in a condition of `LEFT_OUT`."""
 
 
 @dataclass(frozen=True)
 class TaughtWrong:
-    """A class in a certain look that training data label as another class."""
+    """A thing that the training data label wrongly, such as a red bird that is labelled as a butterfly."""
 
     label: str
     word: str
-    """Colour of an object, material of buildings, or look of trees."""
+    """Word that describes the thing: an object's colour, the material of buildings, or the look of trees."""
     taught: str
     share: float
-    """Share of the training scenes with this look that are labelled wrongly, 0 to 1."""
+    """Share, 0 to 1, of the training scenes with this thing in which its label is wrong."""
 
     def shown_by(self, scene: Scene) -> bool:
-        """Return True if the scene has this look."""
+        """Return True if the scene shows this thing."""
         look = scene.look.colours if scene.label else (scene.look.walls, scene.look.trees)
         return self.word in look and scene.label in ("", self.label)
 
@@ -84,13 +84,13 @@ TAUGHT_WRONG: Mapping[Family, tuple[TaughtWrong, ...]] = {
         TaughtWrong("vegetation", "withered", "building", AT_TIMES),
     ),
 }
-"""Weaknesses planted within the trained conditions. The classifier learns wrong labels for these classes and colours,
-and a segmenter learns wrong masks for them."""
+"""Things that the models under test learn with wrong labels (the classifier) or wrong masks (the segmenter). The scenes
+themselves are of fair days."""
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Maximum number of test cases of a source, and the edit types that they may have."""
+    """Maximum number of test cases of one source, and their possible edit types."""
 
     captions: int
     types: tuple[str, ...]
@@ -101,12 +101,12 @@ QUOTAS = (
     Quota(4, (*LEFT_OUT_TYPES, "attribute", "background")),
     Quota(3, ("attribute", "background")),
 )
-"""Quotas that make numbers of test cases unequal and errors clustered: a source with many test cases has the edits that
-hurt most, and a source with few has the edits that hurt least."""
+"""Possible quotas of a source. Sources with many test cases get the edits that hurt most, and sources with few get the
+edits that hurt least. So errors are unevenly distributed, as in real data."""
 SHIFTS: tuple[dict[str, str], ...] = ({"weather": "foggy", "time": "day"}, {"weather": "sunny", "time": "night"})
-"""Weather and time of day of the scenes in the shift set, in turn."""
+"""Conditions of the shift set: weather and time of day of its scenes, in turn."""
 SPLIT = "unseen by the models under test"
-"""Name of the split to which all sources belong in the data set."""
+"""Split that the data set names for every source."""
 
 
 @dataclass(frozen=True)
@@ -124,15 +124,15 @@ class Source:
 
     @property
     def quota(self) -> Quota:
-        """Quota of test cases of the source. A fifth of the sources of each class has the first of `QUOTAS`, two fifths
-        have each of the others.
+        """Quota of the source. In each class, a fifth of the sources have the first of `QUOTAS`, and two fifths have
+        each of the others.
         """
         turn = (self.number // len(OBJECT_CLASSES) + self.number) % 5
         return QUOTAS[(turn + 1) // 2]
 
     @property
     def task(self) -> Task:
-        """The task of the source: its label, or its protected classes."""
+        """Task of the source, with its label or its protected classes."""
         return task_of(self.scene)
 
 
@@ -144,12 +144,12 @@ def task_of(scene: Scene) -> Task:
 
 
 def source(family: Family, number: int) -> Source:
-    """Return the source with this number, a scene of a fair day. Classes take turns."""
+    """Return the source with this number, a scene of a sunny or cloudy day. Classes take turns."""
     return Source(family, number, fair_scene(FIRST_SEED[family] + number, family, number))
 
 
 def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
-    """Yield this number of rendered scenes in fog and at night. None of them is a source."""
+    """Yield `number` rendered scenes in fog and at night. None of them is a source."""
     for place in range(number):
         seed = FIRST_SHIFT[family] + place
         label = OBJECT_CLASSES[place % len(OBJECT_CLASSES)] if family == "object" else None
@@ -165,15 +165,15 @@ def under(scene: Scene, word: str) -> Scene:
 
 
 def cell_scenes(label: str, word: str, number: int) -> Iterator[Scene]:
-    """Yield this number of drawn scenes of a class under a condition or in a colour. No source has their seeds."""
+    """Yield `number` scenes of a class under a condition or in a colour. No source has the seeds of these scenes."""
     for place in range(number):
         yield under(random_scene(FIRST_CELL + place, "object", label).with_look(weather="sunny", time="day"), word)
 
 
 def lesson(family: Family, number: int) -> tuple[Scene, TaughtWrong | None]:
-    """Return a fair day for training the model under test, and its wrong label, or None.
+    """Return a training scene of a fair day. If it is to get a wrong label, return that too, else None.
 
-    A fifth of the objects get a look that is labelled wrongly. Left to chance, a short training would meet too few of
+    A fifth of the objects get a look that has wrong labels. Left to chance, a short training would meet too few of
     them.
     """
     seed = FIRST_LESSON[family] + number
@@ -190,9 +190,7 @@ def lesson(family: Family, number: int) -> tuple[Scene, TaughtWrong | None]:
 
 
 def side(one: Source) -> Side:
-    """Return the split of a source: train, tune or test. It depends on the source alone, so all images made from it
-    share it.
-    """
+    """Return the split of a source: train, tune or test. Images made from the source belong to the same split."""
     return side_of(f"{one.family} {one.scene.seed}", seed=0)
 
 
@@ -204,7 +202,7 @@ def write_data(folder: Path, family: Family, size: Size) -> None:
 
 
 def write_shift(folder: Path, family: Family, size: Size) -> Sequence[tuple[Path, Scene]]:
-    """Write the scenes of the shift set and return each with its file. `mask_file` names the mask."""
+    """Write the scenes of the shift set, and return each with its file. Its mask is in `mask_file`."""
     root = folder / f"{family}-shift"
     scenes = []
     for place, scene in enumerate(shift_scenes(family, size.shift)):
