@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SHUTDOWN_SECONDS = 3
 UPLOADS = "dillema-uploads-"
-"""Prefix of the name of the folder for uploads. A random suffix follows."""
+"""First part of the name of the folder for uploads. Random characters follow."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 7860
     password: str = field(default="", repr=False)
-    """The study lead's password from the environment. If it is "", the workspace's stored password, if any, is used."""
+    """The study lead's password from the environment. If it is "", a password stored in the workspace counts."""
     set_password: bool = False
     """True to ask for a password, store its hash in the workspace, and exit."""
     mcp: bool = False
     """True to offer the endpoints to agents as MCP tools."""
     data_roots: tuple[Path, ...] = ()
-    """Folders whose data sets scripts may use in batches. If empty, only a person on the page can plan a batch."""
+    """Folders whose data sets scripts may use in batches. If empty, only people on the page can plan batches."""
     root_path: str = ""
-    """Path below which a proxy serves the studio, such as "/studio"; "" for none."""
+    """Path at which a proxy serves the studio, such as "/studio"; "" for none."""
 
 
 def read_settings(
@@ -116,12 +116,11 @@ def read_settings(
 
 
 def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastAPI, Studio]:
-    """Return the application, which is not served yet, and its studio with an open workspace. The caller closes the
-    studio and its workspace.
+    """Return the application and its studio with an open workspace. It is not served yet, and no model is loaded.
 
-    `models` replaces the models of the profile. No model is loaded. Raises UserError for an unknown profile, missing
-    weights, an unusable workspace, a data root that is no folder, a root path below which the studio itself has pages,
-    and a missing password if other machines can reach the host.
+    The caller closes the studio and its workspace. `models` replaces the models of the profile. Raises UserError for an
+    unknown profile, missing weights, an unusable workspace, a data root that is no folder, a root path that is also the
+    address of a page, and a missing password if other machines can reach the host.
     """
     profile, models = _profile_and_models(settings, models)
     workspace = _workspace(settings)
@@ -162,7 +161,7 @@ def _annotators(workspace: Workspace) -> FastAPI:
 def _whole(
     settings: ServerSettings, profile: Profile, models: Models, workspace: Workspace, annotators: FastAPI
 ) -> tuple[FastAPI, Studio]:
-    """Return the complete application and its studio. This takes some seconds, because it imports large libraries."""
+    """Return the complete application and its studio. This takes seconds, because it imports large libraries."""
     from demo import data_set
     from services.studio import Studio
     from ui.addresses import served_below
@@ -173,7 +172,7 @@ def _whole(
 
 
 def _first(settings: ServerSettings, profile: Profile, workspace: Workspace, annotators: FastAPI) -> FastAPI:
-    """Return the application that is served until the complete one is ready. Its imports take only a second."""
+    """Return a small application to serve until the complete one is ready. Its imports take only a second."""
     from fastapi import FastAPI
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -194,7 +193,7 @@ def _add_first(app: FastAPI, profile: Profile, annotators: FastAPI, status: str)
 
 
 def _guarded(app: FastAPI, settings: ServerSettings, workspace: Workspace) -> str:
-    """Protect everything added so far with the guard and the sign-in. Return a script for the Explore page's head."""
+    """Protect the pages that `app` has so far with the sign-in. Return a script for the head of the Explore page."""
     from services.sign_in import LeadSignIn
     from ui.security.root_path import BelowRootPath
     from ui.security.sign_in import stand_guard
@@ -378,7 +377,7 @@ def _run(
     listening: socket.socket,
     address: str,
 ) -> None:
-    """Serve the annotators' pages at once, and the whole studio once it is assembled."""
+    """Serve the annotators' pages immediately, and the whole studio as soon as it is assembled."""
     import uvicorn
 
     from ui.security.connections import BACKLOG, KEPT_SECONDS, Patience, room_for_connections
@@ -430,7 +429,7 @@ def _run(
 
 
 def set_password(settings: ServerSettings) -> None:
-    """Ask for the study lead's password and store its hash in the workspace. All sessions of the lead end.
+    """Ask for the study lead's password and store its hash in the workspace. All open sessions of the lead end.
 
     At a terminal, ask twice without showing the password. Otherwise read the first line of the input. Raises UserError
     if no password is given.

@@ -1,4 +1,4 @@
-"""`python -m benchmarks` measures, prints a table, and exits with code 1 if a bound is missed."""
+"""Run all benchmarks with `python -m benchmarks`. Prints tables, and exits with code 1 if a bound is missed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Batches on a simulated GPU: models only sleep as long as a GPU would work, and everything else is real.
+"""Batches on a simulated GPU: models sleep as long as a GPU would work, and everything else is real.
 
-Measures the time that a run takes beyond the models' sleep, with helper processes and without. `benchmarks.beside` runs
+Measures how much longer a run takes than its models sleep, with helper processes and without. `benchmarks.beside` runs
 it as one of its parts.
 """
 
@@ -29,18 +29,17 @@ from services.batches.pools import ProcessPool
 from services.batches.work import Worker
 
 SLEEP = 0.25
-"""Seconds that a sleeping model takes for an image, as a GPU would for 512 pixels and about 25 steps."""
+"""Seconds that a model sleeps per image: a GPU's time for 512 pixels and about 25 steps."""
 MOST, AIM, WITHOUT = 1.1, 1.05, 9.0
-"""Maximum times of a run, in multiples of the models' sleep: with helper processes, the goal with them, and without
-them."""
+"""Longest acceptable run relative to the models' sleep: with helper processes, the goal with them, and without them."""
 HELPERS = (0, 1, 2)
 EDITED = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
 WRITTEN = StageValue(CounterfactualCaptions((EDITED,)), Trace("model", model="none"), "k")
-"""Reply of the simulated language model."""
+"""Value that the simulated language model always returns."""
 
 
 def asleep(sources: int) -> Iterator[Comparison]:
-    """Measure a run of `sources` sources whose models sleep, with helper processes and without."""
+    """Measure runs of `sources` sources with sleeping models, with helper processes and without."""
     for helpers in HELPERS:
         with tempfile.TemporaryDirectory() as folder:
             data = pictures(Path(folder) / "data", sources, SIDE)
@@ -76,14 +75,14 @@ class Sleeper:
         _drawing()
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do all pieces of work of a lot, and return their results, like `Worker.do`."""
+        """Do the work of a lot (several pieces of work for one worker), and return the results, like `Worker.do`."""
         if lot.stage != "language":
             return self._worker.do(lot)
         return tuple(Done(piece.id, values={"counterfactuals": WRITTEN}) for piece in lot.pieces)
 
 
 class SleepingModels:
-    """A captioner and a generator that sleep as long as a GPU would work. Similarity is not measured."""
+    """A captioner and a generator that sleep as long as a GPU would work. There is no embedder."""
 
     embedder: Any = None
     language: Any = None

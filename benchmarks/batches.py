@@ -1,5 +1,5 @@
-"""Batches of whole data sets: the speed of their ledger with a million sources, and the time that distributing work
-takes in addition to the work itself.
+"""Batches of whole data sets: the speed of their database tables with a million sources, and the time that is lost by
+distributing the work.
 
 `python -m benchmarks.batches` runs this alone. No model is called: workers sleep, so that everything else is measured.
 `benchmarks.lots` measures the speed of the models together.
@@ -32,9 +32,9 @@ from storage.workspace import IMAGES, Workspace
 
 MILLION, PLANNED = 1_000_000, 125_000
 STATUS, CLAIM, PLAN = 100.0, 25.0, 60_000.0
-"""Maximum milliseconds of reading the status, of leasing some work to a worker, and of planning a batch."""
+"""Maximum milliseconds: for the status of a batch, for giving some work to a worker, and for planning a batch."""
 SLEEP = 0.05
-"""Seconds that a worker takes for a source."""
+"""Seconds that a simulated worker takes for a source."""
 SOURCES = 320
 OVERHEAD = 1.05
 LINEAR = 0.95
@@ -53,7 +53,7 @@ def measure() -> list[Figure | Comparison]:
 
 
 def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
-    """Measure planning, the status, and leasing work to a worker, with `size` sources in the ledger."""
+    """Measure planning, the status, and giving work to a worker, if the batch has `size` sources in the database."""
     with Workspace(folder) as workspace:
         batches, service = workspace.batches, BatchService(workspace)
         number = _batch(workspace, size)
@@ -69,7 +69,7 @@ def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
 
 
 def handing_out(folder: Path) -> Iterator[Comparison]:
-    """Measure how long each worker sleeps, relative to the time in which all workers process the sources."""
+    """Measure the time that workers really need for their work, relative to the time that the whole run takes."""
     for workers, least, what in ((2, 1 / OVERHEAD, "two workers"), (16, LINEAR, "sixteen workers")):
         ratios = []
         sources = SOURCES * workers // 2
@@ -86,7 +86,7 @@ def handing_out(folder: Path) -> Iterator[Comparison]:
 
 
 class _Timed:
-    """Measures the time from when all workers are ready to when the last result is recorded."""
+    """Measures the seconds from when all workers are ready until the last result is recorded."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -119,7 +119,7 @@ class Sleeper:
         self._image = files.save(Image.new("RGB", (16, 12)))
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Sleep, and return a caption for each source."""
+        """Sleep, and return the same caption for each source."""
         time.sleep(SLEEP * len(lot.pieces))
         value = StageValue(Caption("A bird."), Trace("model", model="none"), "k")
         source = ReadSource(self._image, Task("classification", "bird"))
@@ -135,7 +135,7 @@ def _batch(workspace: Workspace, size: int) -> int:
 
 
 def _planned(workspace: Workspace, number: int, size: int) -> None:
-    """Plan the captioning of the first `size` sources, like the engine that runs batches."""
+    """Plan the captioning of sources until `size` are planned, as the engine of batches does."""
     batches, after, place = workspace.batches, 0, 0
     while place < size and (some := batches.sources(number, "captions", after, 512)):
         first = batches.next_lot(number, "captions")

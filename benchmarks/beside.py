@@ -1,7 +1,7 @@
-"""Overhead of batches: the time of whole data sets beyond the time of the models, in processes and on Ray.
+"""Overhead of batches: how much longer a run takes than its models work, in processes and on Ray.
 
-`python -m benchmarks.beside` runs this alone; `--part` selects parts, `--cases` and others set the length. A figure
-says in its name if models sleep in place of a GPU. All others use the embedded models and two workers.
+`python -m benchmarks.beside` runs this alone; `--part` selects parts, `--cases` and others set the length. In figures
+named "asleep", models sleep in place of a GPU. All others use the embedded models and two workers.
 """
 
 from __future__ import annotations
@@ -43,36 +43,33 @@ from storage.workspace import Workspace
 
 WORKERS = 2
 ASLEEP = 64
-"""Number of sources that are captioned, and images that are drawn, by sleeping models."""
+"""Number of sources for sleeping models. Each is captioned, and one image is drawn of it."""
 MOST, AIM = 1.1, {"processes": 1.05, "one Ray node": 1.1}
-"""Longest acceptable time of a run relative to its models' time, and the goals."""
+"""Longest acceptable time of a run relative to its models' time, and the goal by kind of workers."""
 CASES = 208
 """Default number of test cases of a run. The goals are for 10,000 test cases, which take a quarter of an hour."""
 ALIKE = 1.05
 STEADY = 1.1
-"""Maximum memory at the end of a run relative to that after the first hundred test cases. More would be a leak."""
+"""Maximum memory at the end of a run, relative to the memory after a hundred test cases. More would be a leak."""
 RESUMED, RESUMES = 125_000, 10_000.0
-"""Number of finished images before `resume`, and the longest acceptable time in milliseconds to the next image."""
+"""Number of images that are finished before `resume`, and maximum milliseconds from then to the next image."""
 TIMES, TIMES_AIM = 2.0, 5.0
-"""Minimum test cases per second relative to the reference, and the goal.
+"""Minimum rate of test cases, as a multiple of the reference's, and the goal (also a multiple).
 
-Two cores of a CPU cannot reach the goal, since drawing alone takes two thirds of the time. The ratio also depends on
-the processor: with equal code it was 3.0 on one kind, and 2.1 to 2.4 on another.
-"""
+Two CPU cores cannot reach the goal, since drawing alone takes two thirds of the time. The ratio also depends on the
+processor: with the same code it was 3.0 on one kind, and 2.1 to 2.4 on another."""
 OF_A_SOURCE = 5
-"""Number of test cases of a source, as in the paper."""
+"""Number of test cases per source, as in the paper."""
 REFERENCE_CASES = 8
-"""Number of measured test cases of the reference. One more before them only warms up."""
+"""Number of measured test cases of the reference. An additional first one only warms up."""
 TOGETHER = 2_000
-"""Number of sources whose rows are written at a time."""
+"""Number of sources whose database rows are written together."""
 ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "images", "text", "texts", "vectors")
-"""Methods of the models whose time is measured."""
+"""Names of the models' methods whose time is measured."""
 
 
 def measure(large: bool = False) -> list[Figure | Comparison]:
-    """Run short measurements of all parts. With `large`, `RESUMED` images are finished before `resume`, which takes
-    minutes.
-    """
+    """Measure all parts briefly. With `large`, `RESUMED` images are finished before `resume`, which takes minutes."""
     sizes = Sizes(resumed=RESUMED if large else RESUMED // 25)
     return [figure for part in PARTS.values() for figure in part(sizes)]
 
@@ -85,14 +82,14 @@ class Sizes:
     cases: int = CASES
     resumed: int = RESUMED
     steps: int = 2
-    """Number of denoising steps of the growing run."""
+    """Number of denoising steps in the measurement `growing`."""
 
 
 # The embedded models
 
 
 def overhead(sizes: Sizes) -> Iterator[Comparison]:
-    """Measure the time of a run relative to its models' time, which the workers record."""
+    """Measure the time of a run relative to the time that its models work, as the workers record it."""
     for where, aim in AIM.items():
         with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
             folder = Path(place)
@@ -115,7 +112,7 @@ def overhead(sizes: Sizes) -> Iterator[Comparison]:
 
 
 class Timed:
-    """A real worker with loaded models, which records the seconds of the models alone."""
+    """A real worker with loaded models, which reports only the seconds that its models work."""
 
     def __init__(self, order: Order) -> None:
         self._worker = Worker(order)
@@ -129,7 +126,7 @@ class Timed:
         drawing._draw = self._timed(drawing._draw)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do all pieces of work of a lot, and return their results, like `Worker.do`."""
+        """Do the work of a lot (several pieces of work for one worker), and return the results, like `Worker.do`."""
         before = self._seconds
         done = self._worker.do(lot)
         each = (self._seconds - before) / len(lot.pieces)
@@ -150,8 +147,8 @@ class Timed:
 
 
 def growing(sizes: Sizes) -> Iterator[Comparison]:
-    """Measure one run with five test cases of each source: seconds per test case and memory after the first hundred,
-    thousand and so on, and seconds per source.
+    """Measure a run with five test cases per source: seconds per test case and memory after the first hundred, thousand
+    and so on, and seconds per source.
     """
     lengths = [*_up_to(sizes.cases), sizes.cases]
     sources = sizes.cases // OF_A_SOURCE
@@ -187,8 +184,8 @@ def _up_to(number: int) -> list[int]:
 
 
 def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
-    """Measure test cases per second of a batch in processes, relative to the reference (`benchmarks.reference`), which
-    uses all cores for one test case after the other.
+    """Measure the rate of test cases of a batch in processes, relative to the reference (`benchmarks.reference`). The
+    reference makes one test case after another, and uses all cores for it.
     """
     profile = load_profile("demo")
     assert isinstance(profile.generator, ControlNetGenerator)
@@ -217,7 +214,7 @@ def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
 
 
 class Ready:
-    """A real worker that loads its models when it starts, so that it is ready only then."""
+    """A real worker that loads its models at once, and is not ready before."""
 
     def __init__(self, order: Order) -> None:
         self._worker = Worker(order)
@@ -226,7 +223,7 @@ class Ready:
             getattr(models, name)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do all pieces of work of a lot, and return their results, like `Worker.do`."""
+        """Do the work of a lot (several pieces of work for one worker), and return the results, like `Worker.do`."""
         return self._worker.do(lot)
 
 
@@ -259,9 +256,7 @@ def resuming(sizes: Sizes) -> Iterator[Figure]:
 
 
 def almost_done(workspace: Workspace, size: int, left: int = 32) -> int:
-    """Create a batch with `size` finished images, all with the same picture, and some left to draw. Return
-    its number.
-    """
+    """Create a batch with `size` finished images, all of one picture, and `left` images to draw. Return its number."""
     text = PLAN.format(data="/nowhere", settings='"generation.steps" = 4', captions="captions_a_source = 1")
     plan, batches = plan_from_text(text, Path("benchmark.toml")), workspace.batches
     number = batches.create("A benchmark", plan.toml_text(), plan.digest, "demo", plan.make.recipe, {}, 8)

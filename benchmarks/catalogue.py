@@ -1,5 +1,5 @@
-"""The catalogue of a large workspace: times of pages, filters, orders, search and counts, the cost of keeping it
-up to date in each write, and the set-up of a study with it.
+"""The catalogue (index of all images) of a large workspace: times of pages, filters, orders, search and counts, of
+setting up a study, and of keeping the catalogue up to date.
 
 `python -m benchmarks.catalogue` runs this alone, at 125,000 test cases; `--large` also at a million, whose workspace
 takes minutes to make and 6 GB of disk.
@@ -48,14 +48,13 @@ from storage.workspace import Workspace
 
 SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0
-"""Maximum milliseconds: of a page with any filter or search; and of counts or a change of the filter of a
-study."""
+"""Maximum milliseconds: for a page of the gallery; and for counts, or for changing the filter of a new study."""
 DECIDED = 2_000.0
-"""Longest acceptable time in milliseconds for a decision about many images, or for undoing it."""
+"""Maximum milliseconds for deciding about `AT_ONCE` images, or for undoing it."""
 MEGABYTES = 600
-"""Maximum megabytes of memory while reading."""
+"""Maximum megabytes by which reading may increase the memory."""
 SCORED = 4_000.0
-"""Longest acceptable time in milliseconds to score 125,000 images."""
+"""Maximum milliseconds for scoring 125,000 images."""
 TIMES = 200
 CLASSES = 100
 TASKS = tuple(Task("classification", f"class {number}") for number in range(CLASSES))
@@ -65,16 +64,16 @@ MODEL = "a model under test"
 CHECKS = ("label seen", "edges kept", "edit shows", "like the source")
 WORDS = 5_000
 ALTERNATIVES = 300
-"""Number of alternatives of each edit type."""
+"""Number of possible alternatives for each edit type."""
 BATCHES = 20
-"""Number of batches. All runs except the first are distributed evenly among them."""
+"""Number of batches that have made all runs except the first."""
 AT_ONCE = 1_000
-"""Number of images of one decision."""
+"""Number of images that are accepted or rejected together."""
 _LIMIT = 50
 
 
 def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
-    """Return the figures of workspaces of these sizes. Raises AssertionError if reading takes too much memory."""
+    """Measure workspaces of these sizes. Raises AssertionError if reading needs more memory than `MEGABYTES`."""
     figures: list[Figure] = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -92,8 +91,8 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
 
 
 def made_apart(make: Callable[..., object], *arguments: object) -> None:
-    """Call `make`, a function of a module, in a separate process, so that its memory does not count in this one.
-    Raises AssertionError if it fails.
+    """Call the function `make` in a separate process, so that the memory of this process does not grow. Raises
+    AssertionError if it fails.
     """
     making = multiprocessing.get_context("spawn").Process(target=make, args=arguments)
     making.start()
@@ -117,7 +116,7 @@ def timed(what: str, reads: Iterator[Callable[[], object]], bound: float, share:
 
 
 def pages(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure a page of the gallery by any filter, order, search text and position."""
+    """Measure pages of the gallery with random filters, orders, search texts and positions."""
     fate, catalogue = random.Random(3), workspace.catalogue
     orders = (Order(), Order("oldest"), Order("reviewed", falling=True), *(Order("check", name) for name in CHECKS))
 
@@ -182,7 +181,7 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def key_at(catalogue: Catalogue, order: Order, place: int) -> PageKey:
-    """Return the key of the image at rank `place` of a gallery in this order, from which a page can begin."""
+    """Return the key of the image at rank `place` of an order. A page of the gallery can begin at this key."""
     return catalogue.page(ImageFilter(), order, 1, at=place).entries[0].key
 
 
@@ -207,7 +206,7 @@ def totals(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def set_up(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure a change of the filter in the set-up of a study."""
+    """Measure changing the filter while a study is set up."""
     study = workspace.studies.create("A study", TEMPLATES["classification"].rules())
     drafts = StudyDrafts(workspace, lambda run, model: None)
 
@@ -221,7 +220,7 @@ def set_up(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def scoring(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure scoring all images from votes, and finding them by score. A tenth of the images has no score."""
+    """Measure scoring all images, with a score learnt from votes, and finding them by it. A tenth has no score."""
     fate, catalogue, columns = random.Random(6), workspace.catalogue, workspace.case_columns
     votes = [Outcome(case, fate.choice(("valid", "invalid")), "s", "A study") for case in fate.sample(range(size), 600)]
     chance = np.random.default_rng(6)
@@ -254,7 +253,7 @@ def scoring(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def saving(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure saving a test case and a review, alternately with updates of the catalogue and without (the floor)."""
+    """Measure saving a test case and a review. The floor is the same without updating the catalogue, alternately."""
     run = workspace.runs.search(1)[0].id
     fate = random.Random(5)
     cases: list[int] = []
@@ -290,7 +289,7 @@ def saving(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def _follow(workspace: Workspace, follows: bool, away: list[str]) -> None:
-    """Remove the triggers of the catalogue, or restore the ones in `away`. Rows saved without them are not in it."""
+    """Remove the database triggers that update the catalogue and put them into `away`, or restore those in `away`."""
 
     def change(db: sqlite_utils.Database) -> None:
         if not follows:
@@ -302,7 +301,7 @@ def _follow(workspace: Workspace, follows: bool, away: list[str]) -> None:
 
 
 def _taken_away(db: sqlite_utils.Database) -> list[str]:
-    """Remove the triggers of the catalogue, and return their SQL."""
+    """Remove the database triggers that update the catalogue, and return their SQL."""
     query = """
         SELECT name, sql FROM sqlite_master
         WHERE type = 'trigger' AND (name LIKE 'catalogue%' OR tbl_name = 'catalogue') ORDER BY rowid
@@ -339,9 +338,9 @@ def prepared(
 ) -> None:
     """Make a workspace of `size` test cases, eight per run.
 
-    The test cases share `shared` images of `side` pixels. If they are `apart`, each has an image of its own, without a
-    file, and the last one of each run is a reconstruction. SQL views of the catalogue fill it. A tenth of the classes
-    has no decided image. The tasks alternate between runs. With `mask_classes` each run has a mask, without a file.
+    The test cases share `shared` images of `side` pixels. With `apart`, each has its own image, without a file, and the
+    last of each run is a reconstruction. A tenth of the classes has no decided image. The `tasks` alternate between
+    runs. With `mask_classes`, each run has a mask, without a file. The catalogue is filled by its SQL views.
     """
     fate = random.Random(size)
     with Workspace(folder) as workspace:
@@ -445,7 +444,7 @@ def _fill(
 
 
 def _fill_catalogue(db: sqlite_utils.Database) -> None:
-    """Fill the catalogue with all test cases at once, from its SQL views, since triggers would do it one by one."""
+    """Add all test cases to the catalogue at once, by its SQL views. Triggers would add them one by one."""
     columns = (
         "test_case, image, source, run, kind, label, classes, edit_types, edits, weather, time_of_day, profile, "
         "recipe, method, verdict, review, there, created"
@@ -493,7 +492,7 @@ def _fill_catalogue(db: sqlite_utils.Database) -> None:
 
 
 def _fill_batches(db: sqlite_utils.Database) -> None:
-    """Fill the ledger of batches as if they had made all test cases except those of the first run."""
+    """Fill the tables of batches, as if batches had made all test cases except those of the first run."""
     for number in range(BATCHES):
         db.execute(
             "INSERT INTO batches (name, plan, digest, profile, recipe, settings, at_once, created) "

@@ -16,7 +16,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 15
 SIDE, BOUND = 1024, 150
-"""Side of the image in pixels, and maximum milliseconds, as the Explore page promises."""
+"""Side of the image in pixels, and the maximum milliseconds that the Explore page promises."""
 SLOWEST = 600_000
 
 # From the event of a slider to the frame with the picture for its value.
@@ -37,7 +37,7 @@ _MOVE = """
 
 
 def measure(chromium: str) -> list[Figure]:
-    """Return one figure for each threshold. Each value is used only once, so no control image is drawn already."""
+    """Return one figure per threshold slider. Each value is tried only once, so that nothing is in a cache."""
     file = io.BytesIO()
     # Noise on a coarse grid, enlarged: as smooth and rough as a photograph.
     Image.effect_noise((128, 128), 90).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(file, "PNG")

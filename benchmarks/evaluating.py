@@ -1,5 +1,5 @@
-"""Time from a click to the figures of an evaluation, on 125,000 test cases with stored predictions: of a classifier of
-a thousand classes, and of a segmenter of a dozen.
+"""Time from a click to the figures of an evaluation of 125,000 test cases, whose predictions are stored. The models are
+a classifier with a thousand classes and a segmenter with a dozen.
 
 `python -m benchmarks.evaluating` runs this alone. Making the workspaces takes minutes and 1 GB of disk.
 """
@@ -42,8 +42,8 @@ from storage.workspace import Workspace
 
 SIZE = 125_000
 CLICKED, FILTERED, OPENED = 2_000.0, 300.0, 10_000.0
-"""Maximum milliseconds: from a click to all figures; for a change of the filter after that; and for the first view of
-images and model in a studio that has just started."""
+"""Maximum milliseconds: from a click to all figures; for changing the filter after that; and for the first view in a
+studio that has just started."""
 MODEL_CLASSES = 1_000
 TIMES = 8
 AT_ONCE = 5_000
@@ -52,11 +52,11 @@ JUDGED = 300
 WANTED = UnderTestSettings(source="timm", name="a model under test")
 PIXEL_CLASSES = tuple(f"thing {number}" for number in range(12))
 IN_A_MASK, PROTECTED, SIDE = 8, 4, 512
-"""Number of classes in a mask, number of classes that a task protects, and side of a mask in pixels."""
+"""Number of classes in a mask, number of protected classes of a task, and side of a mask in pixels."""
 
 
 def measure(size: int = SIZE) -> list[Figure]:
-    """Measure and return the figures of two workspaces: with a classifier, and with a segmenter."""
+    """Measure a workspace with a classifier and one with a segmenter, and return their figures."""
     figures = list[Figure]()
     labels = tuple(f"class {number}" for number in range(CLASSES))
     for make, kind, classes in ((made, "classification", labels), (made_of_pixels, "segmentation", PIXEL_CLASSES)):
@@ -68,7 +68,7 @@ def measure(size: int = SIZE) -> list[Figure]:
 
 
 def made(folder: Path, size: int) -> None:
-    """Make a workspace of `size` test cases, with stored predictions of a classifier with a thousand classes."""
+    """Make a workspace of `size` test cases with stored predictions of a classifier, which has a thousand classes."""
     prepared(folder, size, apart=True)
     fate = np.random.default_rng(size)
     names = tuple(f"class {number}" for number in range(MODEL_CLASSES))
@@ -98,9 +98,7 @@ def made(folder: Path, size: int) -> None:
 
 
 def made_of_pixels(folder: Path, size: int) -> None:
-    """Make a workspace of `size` test cases of a segmentation, with a mask for each run and pixel counts for each
-    image.
-    """
+    """Make a workspace of `size` test cases for a segmenter, with a mask per run and pixel counts per image."""
     numbered = dict(enumerate(PIXEL_CLASSES))
     around = (*PIXEL_CLASSES, *PIXEL_CLASSES)
     tasks = [Task("segmentation", protected=around[at : at + PROTECTED]) for at in range(len(PIXEL_CLASSES))]
@@ -128,7 +126,7 @@ def _guessed(model: str, label: str, probability: float) -> Prediction:
 
 
 def _counted(workspace: Workspace, key: str, mask_of: dict[str, str], fate: np.random.Generator) -> None:
-    """Store predictions and random pixel counts of a segmenter for all images in `mask_of`, under the model's key."""
+    """Store predictions and random pixel counts of the segmenter `key` for all images in `mask_of`."""
     shas = list(mask_of)
     for first in range(0, len(shas), AT_ONCE):
         some = shas[first : first + AT_ONCE]
@@ -142,7 +140,7 @@ def _counted(workspace: Workspace, key: str, mask_of: dict[str, str], fate: np.r
 
 
 def _pixels(fate: np.random.Generator) -> NDArray[Any]:
-    """Return random pixel counts of a segmenter: most pixels of each class are right, the others are taken for three
+    """Return random pixel counts of a segmenter. Most pixels are right; the others are predicted as one of three
     classes.
     """
     classes = fate.permutation(len(PIXEL_CLASSES))[:IN_A_MASK]
@@ -159,7 +157,7 @@ def _pixels(fate: np.random.Generator) -> NDArray[Any]:
 
 
 def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
-    """Insert a closed study whose items are the images `rows`, without votes. Four fifths count as valid."""
+    """Insert a closed study of the images `rows` into the database. Four fifths count as valid. There are no votes."""
     now = "2026-01-01T00:00:00+00:00"
     rules = pack_value(Rules((Question("valid", "Is it valid?", "yes-no", valid=("yes",)),)))
     study = {"id": "s", "name": "Judged", "state": "closed", "rules": rules, "votes": 5, "created": now, "changed": now}

@@ -1,4 +1,4 @@
-"""The export of a test set compared with a plain copy of its images. Both times end when all data are on the disk.
+"""Speed of exporting a test set, compared with copying its images. Both times end when all data are on the disk.
 
 `python -m benchmarks.exporting` runs this alone; `--images 10000` takes 5 GB of disk, three times.
 """
@@ -24,12 +24,12 @@ from formats.exporting import export
 from formats.types import Example, TestSet
 
 IMAGES, DRAWN, SIDE = 2000, 100, 512
-"""Number of image files, number of different pictures in them, and side of a picture in pixels. All files differ."""
+"""Number of image files, number of different pictures in them, and their side in pixels. No two files are equal."""
 ROUNDS = 5
 LEAST, AIM = 0.5, 0.9
-"""Minimum and goal for the time of a copy divided by the time of an export. A smaller ratio is a regression. A copy
-keeps one core busy. An export also hashes what it writes, and keeps two busy. So the ratio depends on the load of the
-machine: it was 0.55 to 0.95 on one machine within an hour."""
+"""Minimum and goal for a ratio: the time of a copy divided by the time of an export. A copy keeps one core busy. An
+export also hashes the files and keeps two busy. So the ratio depends on the load of the machine: it was 0.55 to 0.95 on
+one machine within an hour."""
 LAYOUT = "imagefolder"
 
 
@@ -55,7 +55,7 @@ def measure(images: int = IMAGES) -> list[Comparison]:
 
 
 def prepared(folder: Path, images: int) -> Iterator[Example]:
-    """Yield `images` examples. Write a different image file for each into the folder."""
+    """Write `images` different image files into the folder, and yield an example of a test set for each."""
     folder.mkdir()
     drawn = [png_of(picture(number).resize((SIDE, SIDE))) for number in range(min(images, DRAWN))]
     for number in range(images):
@@ -98,7 +98,7 @@ def _seconds(folder: Path, write: Callable[[Path], object]) -> float:
 
 
 def main() -> int:
-    """Return the exit code: 1 if the bound was missed."""
+    """Measure the export and print the result. Return the exit code: 1 if the bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.exporting", description="Measures an export.")
     parser.add_argument("--images", type=int, default=IMAGES, help=f"of the set ({IMAGES})")
     return reported(measure(parser.parse_args().images), f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")

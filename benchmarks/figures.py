@@ -1,4 +1,4 @@
-"""Measured times and ratios with their bounds, and tables of them."""
+"""Measured times and ratios, with the bounds that they must keep, and tables of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Figure:
     milliseconds: tuple[float, ...]
     """Measured milliseconds, one for each repetition."""
     bound: float
-    """Longest acceptable time in milliseconds, for `share` of the measurements."""
+    """Maximum milliseconds. The quantile `share` of the measured times must not exceed it."""
     share: float = 0.5
     """Quantile of the measured times that is compared with the bound; 0.5 is the median."""
     floor: tuple[float, ...] = ()
-    """Milliseconds of the same action without any work of the studio, only through browser, server and screen. One for
-    each repetition, measured alternately with `milliseconds`. The ratio depends little on the load of the machine."""
+    """Milliseconds of the same action without work of the studio: only browser, server and screen. One for each
+    repetition, measured alternately with `milliseconds`. Their ratio depends little on the load of the machine."""
 
     @property
     def median(self) -> float:
@@ -37,7 +37,7 @@ class Figure:
 
     @property
     def over_floor(self) -> float:
-        """Median of the measured times, relative to the median of the floor."""
+        """Median of the measured times divided by the median of the floor."""
         return self.median / statistics.median(self.floor)
 
     @property
@@ -48,22 +48,22 @@ class Figure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A ratio of two measured quantities. It depends less on the load of the machine than a time."""
+    """A ratio of two measured quantities, which depends less on the load of the machine than a time does."""
 
     what: str
     ratios: tuple[float, ...]
-    """Ratios of measured times, one for each round; or a single ratio of counts."""
+    """The ratio of each round of measurements, or a single ratio of two counts."""
     of_cpu: tuple[float, ...] = ()
-    """Ratios of the processor seconds of all measured processes, one for each round."""
+    """The ratio of the processor seconds of all processes, in each round."""
     least: float = 0.0
     most: float = math.inf
-    """Maximum of the median ratio; `least` is the minimum."""
+    """Maximum of the median ratio. `least` is its minimum."""
     aim: float = 0.0
-    """The goal, stricter than the bound. A missed goal is printed; a missed bound fails."""
+    """Goal for the ratio, stricter than the bound. If only the goal is missed, this is printed and nothing fails."""
     because: str = ""
-    """Reason why this machine cannot keep the bound, if that is known. The bound then counts as kept."""
+    """Known reason why this machine cannot keep the bound. With a reason, the bound counts as kept."""
     words: str = ""
-    """Description of the measurement, for the line below the table."""
+    """Sentence about the measurement, printed below the table."""
 
     @property
     def median(self) -> float:
@@ -85,7 +85,7 @@ def reported(figures: Sequence[Figure | Comparison], before: str = "") -> int:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Return a Markdown table: median, fastest and slowest, number of times, ratio to the floor, and the bound."""
+    """Return a Markdown table of times: median, fastest, slowest, number of times, ratio to the floor, and bound."""
     lines = [
         "| what | median | fastest to slowest | times | floor | at most | |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -103,7 +103,7 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def comparisons(figures: Sequence[Comparison]) -> str:
-    """Return a Markdown table: median, lowest and highest, median by processor time, number of rounds, and bound."""
+    """Return a Markdown table of ratios: median, range, median by processor time, number of rounds, and bound."""
     lines = ["| what | ratio | lowest to highest | of processor time | rounds | bound | |", "|" + " --- |" * 7]
     for figure in figures:
         spread = f"{min(figure.ratios):.2f} to {max(figure.ratios):.2f}"

@@ -24,15 +24,15 @@ from tests.support.server_process import ServerProcess
 
 SCREEN = {"width": 1440, "height": 1000}
 FIRST_SCREEN, PIXELS, FRAME, EMPTY = 1000.0, 100.0, 50.5, 300.0
-"""Maximum milliseconds: of a first screen without caches, from a key press to the pictures, of a frame, and for which a
-place stays empty while scrolling. Three refreshes of a 60 Hz screen take 50 ms."""
+"""Maximum milliseconds: for a first screen without caches, from a key press to the pictures, for a frame, and for which
+a place stays empty while scrolling. Three refreshes of a 60 Hz screen take 50 ms."""
 MEGABYTES = 600
-"""Maximum megabytes by which the server's memory may grow after its first answer."""
+"""Maximum megabytes by which the server's memory may grow after its first reply."""
 SHARED, SIDE = 1500, 256
-"""Number of pictures that the test cases share, and their side in pixels."""
+"""Number of different pictures of the test cases, and their side in pixels."""
 TIMES = 12
 SCROLLED = 10_000
-"""Number of images that are scrolled over."""
+"""Number of images that the scrolling passes."""
 SCROLL_SECONDS = 20.0
 SLOWEST = 60_000
 
@@ -87,7 +87,7 @@ async ([pixels, seconds]) => {{
 
 
 def measure(chromium: str, sizes: Sequence[int] = catalogue.SIZES[:1]) -> list[Figure]:
-    """Return the figures of workspaces of these sizes. Raises AssertionError if the server takes more memory."""
+    """Measure workspaces of these sizes. Raises AssertionError if the server needs more memory than allowed."""
     figures: list[Figure] = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -142,7 +142,7 @@ def _first_screen(browser: Browser, address: str, awaited: str = "#cells .cell.t
 
 
 def _pixels(page: Page, name: str) -> list[Figure]:
-    """Measure the time from a key press to the frame with all visible pictures."""
+    """Measure the time from a key press until all visible pictures are painted."""
 
     def go(view: str) -> str:
         return f"gallery.go({view!r})"
@@ -164,7 +164,7 @@ def _pixels(page: Page, name: str) -> list[Figure]:
 
 
 def _scroll(page: Page, name: str) -> list[Figure]:
-    """Measure frames, and how long a visible place stays empty, while many images are scrolled over."""
+    """Scroll over many images. Measure the time of frames, and how long a visible place stays empty."""
     page.evaluate("gallery.go('')")
     page.wait_for_function("gallery.idle && gallery.count > 10000", timeout=SLOWEST)
     row = page.evaluate("document.querySelector('.cell').offsetHeight + 10")

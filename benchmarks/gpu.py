@@ -1,8 +1,8 @@
-"""`python -m benchmarks.gpu` measures how fast the real models would be on this GPU, without fetching any.
+"""`python -m benchmarks.gpu` measures how fast the real models would be on this GPU, without downloading them.
 
 The product's own classes run models of the published sizes with random weights: an image, a caption and a reply take as
-long as with the trained ones. Each time is shown with the best that the GPU could do. `--tiny` runs the same with tiny
-models, also on a CPU, and says nothing about a machine.
+long as with the trained ones. Each time is shown with the shortest possible time on the GPU. `--tiny` runs the same
+with tiny models, also on a CPU, and says nothing about a machine.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ COMPILED = (
 STEPS, GUIDANCE = 8, 7.5
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 NO_GAIN = 1.02
-"""Minimum factor by which a larger batch must raise images per second. The search ends after two batches with less."""
+"""Minimum gain in images per second by a larger batch, as a factor. After two batches with less, the search ends."""
 ANSWER = 12
-"""Number of tokens in each answer of the captioner."""
+"""Number of tokens in each reply of the captioner."""
 REPLIES = (("keywords", 80, 1), ("alternatives", 160, 1), ("counterfactuals", 80, 5))
-"""Language stages: name, tokens of a reply, and replies for an image. The paper writes five new captions per image."""
+"""Language stages: name, tokens of a reply, and number of replies. The paper writes five new captions per image."""
 CAPTION = (
     "A photo of a small red bird on a twig. The main objects are a bird and a twig with green leaves. "
     "In the background there is a blurred meadow. The weather is sunny. The time of day is morning."
@@ -69,30 +69,30 @@ FILLED = {
     "edits": "red -> yellow; sunny -> snowy; morning -> evening",
     "count": "3",
 }
-"""Values of the variables in the prompts of the language stages."""
+"""Values for the variables in the prompts of the language stages."""
 BIRD = Task("classification", label="bird")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Measured limits of a device."""
+    """Speed limits of a device, as measured."""
 
     name: str
     operations: float
     """Operations per second in matrix products."""
     copied: float
-    """Bytes read and written per second by a copy."""
+    """Bytes per second that a copy reads and writes."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Measured time and memory of a task, with its operations and the weights that it reads."""
+    """Measured time and memory of one kind of work, such as drawing a batch of images."""
 
     what: str
     where: str
-    """The device and the precision."""
+    """Device and number format, such as half precision."""
     made: int
-    """Number of results per repetition."""
+    """Number of results, such as images, per repetition."""
     seconds: tuple[float, ...]
     """Seconds of each repetition."""
     operations: float
@@ -108,7 +108,7 @@ class Speed:
         return statistics.median(self.seconds) / self.made
 
     def floor(self, machine: Machine) -> float:
-        """Return the least possible seconds for one result: its operations or its reading, the slower of the two."""
+        """Return the least possible seconds per result: for its operations, or for reading weights if longer."""
         return max(self.operations / machine.operations, self.read / machine.copied) / self.made
 
 
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def line(speed: Speed, machine: Machine) -> str:
-    """Return the table's row for a speed."""
+    """Return the row of the table for one measured speed."""
     spread = " to ".join(_seconds(ends(speed.seconds) / speed.made) for ends in (min, max))
     floor = speed.floor(machine)
     return (
@@ -173,15 +173,13 @@ def line(speed: Speed, machine: Machine) -> str:
 
 
 def compiled_images(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """Yield the speeds of `images` with compiled blocks. The cache is empty at first, unless the environment
-    names one.
-    """
+    """Yield the speeds of drawing with compiled blocks. Its cache is empty, unless the environment names another."""
     with patch.dict(os.environ, {CACHE: os.environ.get(CACHE) or str(folder / "compiled")}):
         yield from images(folder, device, tiny, times, compiled=True)
 
 
 def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = False) -> Iterator[Speed]:
-    """Yield the speed of Stable Diffusion 1.5 with a ControlNet, for one image and for the fastest batch."""
+    """Yield the speeds of Stable Diffusion 1.5 with a ControlNet: for one image, and for the fastest batch."""
     import torch
 
     from pipeline.models.generator import StableDiffusion
@@ -205,7 +203,7 @@ def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = F
     drawn, all_steps = 0, 2 if tiny else STEPS
 
     def draw(batch: int, steps: int = all_steps) -> int:
-        """Draw images with different texts, as in a run. Return the batch size that fitted into memory."""
+        """Draw a batch of images with different texts. Return its size, which is smaller if memory was too small."""
         nonlocal drawn, first
         requests = [DrawRequest(f"a red bird on a twig, number {drawn + at}", drawn + at, at) for at in range(batch)]
         drawn += batch
@@ -275,7 +273,7 @@ def captions(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Spee
 
 
 def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """Yield the speed of an image's language stages, with prompts of the profile paper and replies of fixed length."""
+    """Yield the speed of the language stages for an image, with the `paper` prompts and replies of fixed length."""
     from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
     from pipeline.models.language_chat import ChatLanguageModel
@@ -317,7 +315,7 @@ def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed
 
 
 def timed(do: Callable[[], object], times: int) -> tuple[float, ...]:
-    """Return the seconds of each call of `do`, until the device has finished. The caller has warmed up before."""
+    """Return the seconds of each of `times` calls, until the device has finished. The caller does the warm-up."""
     taken = []
     for _ in range(times):
         _finish()
@@ -329,7 +327,7 @@ def timed(do: Callable[[], object], times: int) -> tuple[float, ...]:
 
 
 def operations_of(do: Callable[[], object]) -> float:
-    """Return the number of multiplications and additions in matrix products, convolutions and attention of a call."""
+    """Count the multiplications and additions of a call, in matrix products, convolutions and attention."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
@@ -338,13 +336,13 @@ def operations_of(do: Callable[[], object]) -> float:
 
 
 def counted(do: Callable[[int], object], steps: int) -> float:
-    """Return the operations of a call with `steps` steps, extrapolated from calls with one and with two steps."""
+    """Return the operations of a call with `steps` steps, computed from calls with one and with two steps."""
     one, two = operations_of(lambda: do(1)), operations_of(lambda: do(2))
     return one + (steps - 1) * (two - one)
 
 
 def measured_machine(device: str, tiny: bool) -> Machine:
-    """Measure the device's rates of matrix products, in the precision that models use there, and of copies."""
+    """Measure how fast the device multiplies matrices, in the number format that models use there, and copies."""
     import torch
 
     dtype = pick_dtype("auto", device)

@@ -1,5 +1,4 @@
-"""An hour of use of all pages: checks that the studio's memory stays flat, and measures how much of a core the idle
-studio takes.
+"""An hour of use of all pages: checks that the studio's memory does not grow, and measures how busy the idle studio is.
 
 The real studio serves the example workspace. Simulated people use every page at a human pace over HTTP, in Chromium, by
 scripts and by MCP, and annotators vote. `python -m benchmarks.hour` runs this; `--minutes` shortens it for a trial.
@@ -36,17 +35,17 @@ from tests.support.server_process import ROOT, ServerProcess
 
 MINUTES = 60.0
 FLAT = 1.1
-"""Maximum memory in the last sixth of the time, relative to the memory in the second sixth."""
+"""Maximum memory in the last sixth of the time, relative to that in the second sixth."""
 ALONE, OPEN = 0.5, 1.0
-"""Maximum hundredths of a core for the idle studio, with no page open and with every page open."""
+"""Maximum processor time of the idle studio in per cent of a core: with no page open, and with every page open."""
 PAUSE = (1.0, 6.0)
-"""Seconds between two acts of a person."""
+"""Shortest and longest pause in seconds between two acts of a person."""
 SAMPLE_SECONDS, QUIET_SECONDS, IDLE_SECONDS = 10.0, 30.0, 60.0
-"""Seconds between two samples of the memory; of rest before the studio counts as idle; and of measuring it idle."""
+"""Seconds: between two samples of the memory; of rest before the studio counts as idle; and of measuring it idle."""
 ITEMS, ANNOTATORS, VOTE_SECONDS = 600, 3, 10.0
-"""Number of items and annotators of the study that runs at the same time, and seconds for a vote."""
+"""Number of items and of annotators in the study that runs at the same time, and seconds that a vote takes."""
 FAILURES = (httpx.HTTPError, PlaywrightError, ExceptionGroup, ValueError, LookupError, AssertionError)
-"""Errors raised if the studio refuses an act of a simulated person, or shows something unexpected."""
+"""Errors that occur if the studio refuses an act of a simulated person, or shows something unexpected."""
 _MB = 1024 * 1024
 
 
@@ -56,23 +55,23 @@ class Sample:
 
     minute: float
     tree: float
-    """MB of the process and its children, with their share of shared memory (PSS)."""
+    """MB of the process and its children. Shared memory is divided among the processes that share it (PSS)."""
     own: float
-    """MB of the process that no other process shares (USS)."""
+    """MB that only the process itself uses (USS)."""
     threads: int
     files: int
 
 
 @dataclass
 class Use:
-    """Numbers of acts of the simulated people by name, and the failures that they met."""
+    """Acts of all simulated people: how often each was done, and the failures."""
 
     over: threading.Event = field(default_factory=threading.Event)
     done: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
 
     def act(self, who: str, round_of_acts: Iterator[str]) -> None:
-        """Do one round of a person's acts, with pauses. Stop early if the measurement ends."""
+        """Do one round of the person `who`, with pauses between acts. Stop early if the measurement ends."""
         try:
             for act in round_of_acts:
                 self.done[act] += 1
@@ -84,13 +83,13 @@ class Use:
             self.over.wait(PAUSE[1])
 
     def again_and_again(self, person: Person, site: Site) -> None:
-        """Repeat the rounds of a person until the measurement is over."""
+        """Let a person do rounds of acts until the measurement ends."""
         while not self.over.is_set():
             self.act(person.__name__, person(site))
 
 
 def measure(chromium: str, minutes: float = MINUTES, example: Path | None = None) -> list[Comparison]:
-    """Measure one server and return the figures. `example` is a workspace with the example, or None to make one."""
+    """Measure one server and return the figures. `example` is a workspace with the example. If None, one is made."""
     with tempfile.TemporaryDirectory() as place, ExitStack() as ends:
         folder = Path(place)
         workspace = folder / "workspace"
@@ -125,7 +124,7 @@ def measure(chromium: str, minutes: float = MINUTES, example: Path | None = None
 def _used(
     chromium: str, process: psutil.Process, url: str, study: tuple[str, str], minutes: float, use: Use
 ) -> list[Sample]:
-    """Let all simulated people use the studio for `minutes`, and return samples of its memory."""
+    """Let all simulated people use the studio for `minutes`. Return samples of its memory in this time."""
     study_id, link = study
     voting = [sys.executable, "-m", "study", "simulate", "--url", url, "--link", link, "--minutes", str(minutes)]
     voting += ["--workers", str(ANNOTATORS), "--seconds", str(VOTE_SECONDS)]
@@ -154,7 +153,7 @@ def _used(
 
 
 def _watched(process: psutil.Process, minutes: float, use: Use, samples: list[Sample]) -> None:
-    """Append samples of the memory for `minutes`, and print one per minute. Then end the use by all people."""
+    """Append memory samples for `minutes`, and print one per minute. Then tell all simulated people to stop."""
     began, next_report = time.monotonic(), 0.0
     while (minute := (time.monotonic() - began) / 60) < minutes and not use.over.wait(SAMPLE_SECONDS):
         samples.append(one := sampled(process, minute))
@@ -200,7 +199,7 @@ def _flat(samples: Sequence[Sample], minutes: float) -> Comparison:
 
 
 def _idle(process: psutil.Process, workspace: Path, what: str, most: float) -> list[Comparison]:
-    """Measure the share of a core that an idle studio takes, and how many files it writes in its workspace."""
+    """Measure how much of a core an idle studio takes, and how many files it writes into its workspace."""
     files, seconds, began = _files(workspace), _cpu_seconds(process), time.monotonic()
     time.sleep(IDLE_SECONDS)
     share = 100 * (_cpu_seconds(process) - seconds) / (time.monotonic() - began)

@@ -1,10 +1,10 @@
-"""Processing of many sources at once, compared with one after another, with the demo's models: test cases per second,
-and time of each part. One after another means `Driver.run`, which draws all images of a source together. In lots
-(`pipeline.lots`), captions and images of several sources share batches, each with images of one size.
+"""Speed of processing many sources together or one after another, with the demo's models, and the time of each part.
+One after another means `Driver.run`, which draws all images of a source together. In lots (`pipeline.lots`), captions
+and images of several sources share batches, each with images of one size.
 
 Sources are drawn scenes, each with few captions as in a whole data set. Both ways make the same captions and write no
-files. The time for PNG files is measured separately. The same lots are also measured in two processes with one thread
-each, in which no core waits for the language model, since it takes one request at a time.
+files. The time for PNG files is measured separately. Lots are also measured in two processes with one thread each. The
+language model takes one request at a time, but there no core waits for it.
 
 `python -m benchmarks.lots` runs this alone. Models are loaded and warm, and the ways are measured alternately.
 """
@@ -50,20 +50,20 @@ PROCESSES = 2
 FIRST = 4_000_000
 """Seed of the first scene."""
 LEAST, AIM = 1.3, 2.5
-"""Minimum test cases per second relative to one source after another, and the goal."""
+"""Minimum rate of test cases in lots, relative to one source after another, and the goal."""
 
 
 @dataclass
 class Way:
-    """One way to process the sources (such as one after another, or in lots), with its measured rounds."""
+    """One way to process the sources, such as one after another, with the times of its rounds."""
 
     name: str
     rounds: list[Spent] = field(default_factory=list)
     png: list[float] = field(default_factory=list)
-    """Seconds to write each round's images as PNG files, which are not part of the round."""
+    """Seconds to write each round's images as PNG files, which the times of `rounds` do not include."""
 
     def told(self) -> str:
-        """Return in words the median milliseconds of a test case and of its parts."""
+        """Return in words the median milliseconds per test case, in all and by part."""
         each = 1000 * statistics.median(one.each() for one in self.rounds)
         cpu = 1000 * statistics.median(one.each_cpu(checks=True) for one in self.rounds)
         parts = [
@@ -83,8 +83,8 @@ def measure(
     models: Models | None = None,
     warm_up: int = 1,
 ) -> list[Comparison]:
-    """Measure and return both comparisons. `models` are models of the profile `demo` that are already loaded, or None.
-    `warm_up` is the number of additional first rounds, which do not count.
+    """Measure and return both comparisons. `models` are loaded models of the profile `demo`, or None to load them.
+    Additional `warm_up` rounds come first and do not count.
     """
     share_cores()
     profile = load_profile("demo")
@@ -136,7 +136,7 @@ def measure(
 
 
 def one_by_one(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
-    """Process the sources one after another, each from its image to its test cases."""
+    """Process the sources one after another. Each goes from its image to its test cases."""
     for work in works:
         driver.run(replace(work.request, images=None), work.store)
     return list(works)
@@ -153,14 +153,14 @@ def in_lots(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
 
 
 def with_images(work: SourceWork) -> SourceWork:
-    """Return the work on a source with the plan of the images to draw for its captions."""
+    """Return the work on a source with a list of the images to draw for its captions."""
     captions = work.store.values()["counterfactuals"].value
     images = generation.plan(captions, work.request.settings.generation, work.request.seed).images
     return replace(work, request=replace(work.request, stages=(), images=images))
 
 
 def scene_works(driver: Driver, numbers: Sequence[int], captions: int, number: int) -> list[SourceWork]:
-    """Return the work on drawn scenes, alternately roads and objects; each round has different scenes."""
+    """Return work on drawn scenes, roads and objects in turn. Each round `number` has different scenes."""
     settings, works = settings_of(driver.profile, captions), list[SourceWork]()
     for at in numbers:
         scene = random_scene(FIRST + 1000 * number + at, "object" if at % 2 else "road")
@@ -178,7 +178,7 @@ def cases(work: SourceWork) -> Sequence[Any]:
 
 
 def forget(driver: Driver) -> None:
-    """Empty the caches of driver and models, so that each way sees all texts and images for the first time."""
+    """Empty the caches of driver and models, so that every text and image is new to each way."""
     driver.preparations = Preparations()
     # The casts let mypy report a renamed attribute.
     cast(Clip, driver.models.embedder)._known._kept.clear()
@@ -190,7 +190,7 @@ def forget(driver: Driver) -> None:
 
 @contextmanager
 def parts_of(models: Models, spent: Spent) -> Iterator[None]:
-    """Add the seconds of each part of the work in this context to `spent`. Drawing includes decoding."""
+    """Add the seconds that each part of the work takes in this context to `spent`. Drawing includes decoding."""
     generator = cast(StableDiffusion, models.generator)
 
     def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -227,8 +227,8 @@ def timed(do: Callable[[], object]) -> float:
 
 @contextmanager
 def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float, int, float]]]:
-    """Yield a function that makes the test cases of a round in several processes, each with one thread, its own models
-    and its part of the sources. It returns the seconds, the number of test cases, and the seconds of processors.
+    """Yield a function that makes a round's test cases in several processes, each with one thread, its own models and
+    its part of the sources. It returns the seconds, the number of test cases, and the processor seconds.
     """
     context, pipes = get_context("spawn"), list[Connection]()
     processes = []
@@ -259,7 +259,7 @@ def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float
 
 
 def work_off(pipe: Connection, numbers: Sequence[int], captions: int) -> None:
-    """Run a worker process: do its part of each round that arrives in `pipe`, until None arrives."""
+    """Run a worker process. It does its part of each round whose number arrives in `pipe`, until None arrives."""
     share_cores()
     import torch
 

@@ -1,7 +1,7 @@
-"""Search by the content of images in a large workspace: the ranking against its bounds, and the map.
+"""Speed of searching images by content in a large workspace, and of the map of images.
 
-Vectors are random around some directions, like those of similar images. So this measures the search, not a model.
-`python -m benchmarks.meaning` runs this alone, at 125,000; `--large` also at a million, which takes 1 GB of disk.
+The images' vectors are random around some directions, like those of similar images. So no model is measured. `python -m
+benchmarks.meaning` runs this alone, at 125,000; `--large` also at a million, which takes 1 GB of disk.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from storage.workspace import Workspace
 SIZES = (125_000, 1_000_000)
 DIMENSIONS = 512
 GROUPS = 300
-"""Number of directions around which images gather."""
+"""Number of directions around which the vectors of images are random."""
 BOUNDS = {125_000: 60.0, 1_000_000: 200.0}
-"""Maximum milliseconds of a search by number of images, without encoding a text."""
+"""Maximum milliseconds of a search, by number of images. Encoding the text is not included."""
 MEGABYTES = 600
 TIMES = 40
 _AT_ONCE = 50_000
 
 
 class _NoModels:
-    """Replaces the models, and raises AssertionError if one is used: random directions serve as encoded texts."""
+    """Takes the place of models, and raises AssertionError if one is used: random directions replace encoded texts."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the {name} was asked for")
 
 
 def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
-    """Return the figures of workspaces of these sizes. Raises AssertionError if searching takes too much memory."""
+    """Measure workspaces of these sizes. Raises AssertionError if searching needs too much memory."""
     figures: list[Figure] = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder, Workspace(Path(folder)) as workspace:
@@ -58,7 +58,7 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
 
 
 def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
-    """Add `size` vectors without images. Return the directions around which these vectors gather."""
+    """Add `size` random vectors, which belong to no image file. Return the directions near which they are."""
     fate = np.random.default_rng(size)
     directions = fate.standard_normal((GROUPS, DIMENSIONS), np.float32)
     for first in range(0, size, _AT_ONCE):
@@ -70,9 +70,7 @@ def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
 
 
 def searches(meaning: Meaning, directions: np.ndarray, size: int) -> list[Figure]:
-    """Measure three kinds of searches: by a direction in place of a text, by one of the images, and within a
-    filter.
-    """
+    """Measure three kinds of searches: by a direction (for a text), by one of the images, and with a filter."""
     fate, name = random.Random(3), f", {size:,} images"
     chunks = (size >> entry_sets.CHUNK_BITS) + 1
     everything = entry_sets.of_entries(range(1, size + 1), chunks)

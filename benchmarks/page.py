@@ -1,6 +1,6 @@
 """Waiting times on the Explore page, in headless Chromium with a separate server.
 
-The server is up and its models are loaded before anything is timed; the workspace is new and deleted afterwards.
+The server has started and loaded its models before the measurements. The workspace is new and deleted at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 15
 FIRST_PAINT, EDIT = 2000, 200
-"""Longest acceptable times in milliseconds of a first paint and of an edit, as the Explore page promises."""
+"""Maximum milliseconds for the first paint and for an edit, as the Explore page promises."""
 SLOWEST = 600_000
 SAMPLE = "street-two-cars"
 
@@ -64,7 +64,7 @@ def measure(chromium: str) -> list[Figure]:
 
 
 def _prepare(browser: Browser, url: str) -> str:
-    """Run the text stages of a sample, which loads the models. Return the run's id."""
+    """Run the text stages on a sample, so that the models are loaded. Return the run's id."""
     page = browser.new_page()
     page.goto(f"{url}?run=")
     page.wait_for_selector(f".sample[data-sample={SAMPLE}]", timeout=SLOWEST)
@@ -79,7 +79,7 @@ def _prepare(browser: Browser, url: str) -> str:
 
 
 def _first_paint(browser: Browser, url: str) -> Figure:
-    """Measure the time from the request until the start page shows its samples, in a browser with an empty cache."""
+    """Measure the time from the request until the start page shows its samples. The browser's cache is empty."""
     times, floor = [], []
     for _ in range(TIMES):
         floor.append(_opened(browser, f"{url}healthz", "body"))
@@ -88,7 +88,7 @@ def _first_paint(browser: Browser, url: str) -> Figure:
 
 
 def _opened(browser: Browser, address: str, awaited: str) -> float:
-    """Return the milliseconds from the request until an element is visible."""
+    """Open an address, and return the milliseconds until the element `awaited` is visible."""
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     page = context.new_page()
     start = time.monotonic()
@@ -100,7 +100,7 @@ def _opened(browser: Browser, address: str, awaited: str) -> float:
 
 
 def _edit(browser: Browser, url: str) -> Figure:
-    """Measure the time from Enter in the caption until the page shows it as saved, with its state and stale stages."""
+    """Measure the time from Enter in the caption until the page shows that it is saved, and which stages are stale."""
     page: Page = browser.new_page()
     page.goto(url)
     page.wait_for_selector("#caption-text", timeout=SLOWEST)

@@ -1,6 +1,6 @@
 """Simulated people who use all pages of a running studio at a human pace, for `benchmarks.hour`.
 
-Each person is a function that yields the name of each finished act. One call is one round through their pages.
+Each person is a function that visits its pages once, and yields the name of each act when it is done.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 SECONDS = 300.0
-"""Timeout in seconds of a request, much longer than any request takes, since the machine may be busy."""
+"""Timeout of a request in seconds. It is much longer than requests take, since the machine may be busy."""
 SELDOM = 4
-"""A person does slow acts, such as drawing, once in so many rounds."""
+"""Number of rounds after which a person repeats a slow act, such as drawing."""
 IMPORTED, SIDE = 3, 64
-"""Number of pictures of an import, and their side in pixels."""
+"""Number of pictures that an import has, and their side in pixels."""
 _ADJUDICATED = re.compile(r'data-item="(\d+)"\s+data-question="(\w+)"')
-"""Pattern that finds the items and their questions on the page of adjudication."""
+"""Pattern that finds items and their questions on the page where the lead decides open cases."""
 NAMES, EXPLORED = itertools.count(), itertools.count()
-"""Counters: for unique names of imports and test sets, and of the explorer's rounds. The first round draws an image."""
+"""Counters of names for imports and test sets, and of the explorer's rounds. Only some rounds draw an image."""
 
 
 class Site:
@@ -46,7 +46,7 @@ class Site:
         example = self.call("show_example")
         self.example_study = str(example["study"])
         self.evaluations = [{"version": one["version"], "key": one["model"]} for one in example["sets"]]
-        """Evaluations of the example's test sets: first classification, then segmentation of streets."""
+        """Test set version and model of each evaluation in the example: classification first, then segmentation."""
 
     def get(self, path: str, **parameters: Any) -> httpx.Response:
         """Open a page or fetch a file."""
@@ -64,7 +64,7 @@ class Site:
         return reply.json()["data"][0]
 
     def finish(self, begun: Mapping[str, Any]) -> None:
-        """Wait until the job of the reply `begun` ends."""
+        """Wait until the job ends that the reply `begun` names."""
         event = self.http.post("gradio_api/call/v2/watch_job", json={"job": begun["job"]["job"]}).json()["event_id"]
         events = self.get(f"gradio_api/call/watch_job/{event}").text
         if '"state": "done"' not in events:
@@ -75,7 +75,7 @@ Person = Callable[[Site], Iterator[str]]
 
 
 def explorer(site: Site) -> Iterator[str]:
-    """Take a sample through the text stages, edit and undo. Draw an image in some rounds only."""
+    """Run the text stages on a sample, edit and undo. Draw an image in some rounds only."""
     site.get("")
     sample = random.choice(site.call("list_samples")["samples"])["sample"]
     run = site.call("run_from_sample", sample=sample)["run"]
@@ -109,7 +109,7 @@ def _captions(site: Site, run: str) -> Sequence[Mapping[str, Any]]:
 
 
 def curator(site: Site) -> Iterator[str]:
-    """Filter, scroll, decide and undo, look at map, coverage and near duplicates, and import a small zip."""
+    """Filter, scroll, decide and undo. Look at the map, coverage and near duplicates. Import a small zip file."""
     site.get("curate/")
     for view in ("review=open", "kind=classification&sort=newest", "text=snowy"):
         site.get("curate/api/totals", view=view)
@@ -271,7 +271,7 @@ def addresses(site: Site) -> list[str]:
 
 
 def visitor(page: Page, site: Site) -> Iterator[str]:
-    """Go through all pages in a browser: a sample to its captions, a decision by keys, and a look at the others."""
+    """Visit all pages in a browser. Take a sample to its captions, decide about an image by key, look at the rest."""
     page.goto(f"{site.url}?run=")
     page.wait_for_selector(".start h1")
     settled(page)

@@ -1,7 +1,7 @@
 """Speed of a model under test on many images, compared with only its network on the same images.
 
-The bare network gets batches that are already decoded and prepared; the model under test gets decoded images and
-prepares them itself, on threads beside the network. `python -m benchmarks.predicting` runs this alone.
+The bare network gets prepared batches. The model under test gets decoded images and prepares them itself, in threads
+that run while the network works. `python -m benchmarks.predicting` runs this alone.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from evaluation.models import ModelUnderTest
 
 ROUNDS = 3
 LEAST = 0.9
-"""Minimum number of images per second, relative to the network alone."""
+"""Minimum rate of images of the model under test, relative to the network alone."""
 CASES = (("resnet50", 64, 384), ("deeplabv3_resnet50", 4, 512))
-"""Architecture, number of images, and their longer side in pixels: for a classifier and for a segmenter."""
+"""Architecture, number of images, and their longer side in pixels. First a classifier, then a segmenter."""
 CLASSES = 20
 
 
 def measure() -> list[Comparison]:
-    """Return a comparison of images per second for each of `CASES`."""
+    """Return a comparison of speeds (images per second) for each of `CASES`."""
     return [_compared(*case) for case in CASES]
 
 
@@ -51,7 +51,7 @@ def _compared(name: str, count: int, side: int) -> Comparison:
 
 
 def _asked(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], float]:
-    """Return a function that measures the seconds to predict all images and to collect the predictions."""
+    """Return a function that predicts all images and returns the seconds for it."""
 
     def ask() -> float:
         began = time.perf_counter()
@@ -63,7 +63,7 @@ def _asked(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[],
 
 
 def _bare(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], float]:
-    """Return a function that measures the seconds for the network alone, on prepared batches."""
+    """Return a function that runs only the network, on prepared batches, and returns the seconds for it."""
     import torch
 
     adapter: Any = model._adapter
@@ -94,7 +94,7 @@ def _random_weights(folder: Path, name: str) -> UnderTestSettings:
 
 
 def _photograph(seed: int, side: int) -> Image.Image:
-    """Return coarse noise, enlarged to `side` pixels: about as smooth and rough as a photograph."""
+    """Return a picture of coarse noise, enlarged to `side` pixels. It is about as smooth and rough as a photograph."""
     coarse = np.random.default_rng(seed).integers(0, 256, (side // 10, side // 8, 3), np.uint8)
     return Image.fromarray(coarse).resize((side, side * 3 // 4), Image.Resampling.BICUBIC)
 

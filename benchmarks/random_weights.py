@@ -1,5 +1,5 @@
-"""Models of the real classes with random weights, in their published sizes or tiny, to measure time and memory without
-the hub. Their output is noise, but they cost the same.
+"""Models with random weights, of the real classes, in published sizes or tiny. They measure time and memory without a
+download. Their output is noise, but takes as long.
 
 Stable Diffusion is written in the layout of the hub. Larger models have only their configuration and tokenizer in a
 folder, and get random weights where they run (`filled_in_place`).
@@ -35,9 +35,9 @@ _LAYERS = _layers(32, 64, 2, 2)
 
 
 def save_stable_diffusion(folder: Path, tiny: bool = False) -> tuple[Path, Path]:
-    """Save Stable Diffusion 1.5 with its safety checker, and a ControlNet, in half precision and safetensors as
-    published, and return their folders. Existing ones are reused. A tiny one has attention in one of its blocks, so
-    that only one variant is compiled.
+    """Save Stable Diffusion 1.5 with its safety checker, and a ControlNet, unless they exist. Return both folders. The
+    weights are in half precision and safetensors, as published. A tiny model has attention in only one block, so that
+    only one variant is compiled.
     """
     import torch
     from diffusers import (
@@ -102,7 +102,7 @@ def save_stable_diffusion(folder: Path, tiny: bool = False) -> tuple[Path, Path]
 
 
 def save_blip2(folder: Path, tiny: bool = False) -> Path:
-    """Save configuration and processor of a BLIP-2 with an OPT of 6.7B, and return the folder."""
+    """Save the configuration and processor of BLIP-2 with a language model OPT of 6.7B, and return the folder."""
     from transformers import (
         Blip2Config,
         Blip2Processor,
@@ -143,7 +143,7 @@ def save_blip2(folder: Path, tiny: bool = False) -> Path:
 
 
 def save_llama(folder: Path, tiny: bool = False) -> Path:
-    """Save configuration and tokenizer of a chat model of the size of Llama-2 13B, and return the folder."""
+    """Save the configuration and tokenizer of a chat model as large as Llama-2 13B, and return the folder."""
     from transformers import LlamaConfig
 
     tokenizer = _tokenizer(pad_token="<pad>", bos_token="<s>", unk_token="<unk>")  # no token ends a reply
@@ -186,7 +186,7 @@ def filled_in_place(loader: Any, model: Any, device: str) -> Iterator[None]:
 
 
 def _clip_tokenizer(folder: Path) -> CLIPTokenizer:
-    """Return a CLIP tokenizer with a token per letter, so that 75 letters fit into a text."""
+    """Return a CLIP tokenizer that makes each letter a token, so that a text has up to 75 letters."""
     from tokenizers import pre_tokenizers
     from transformers import CLIPTokenizer
 

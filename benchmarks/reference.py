@@ -1,5 +1,5 @@
-"""Compare the method of the paper's released code with the studio's, with the same embedded models. Also measure the
-gain of batches and of reuse.
+"""Compare the speed of the paper's released code (the reference) and of the studio, with the same embedded models. Also
+measure the gain from batches and from reuse.
 
 In the released code every test case begins at its image. The captioner is called, then the language model three times
 (keywords, alternatives, the new caption), whose free replies are tried until one can be parsed; then the stock pipeline
@@ -54,22 +54,22 @@ from services.runs.samples import Sample, read_samples
 CASES = 5
 """Number of test cases of a source image, as in the paper."""
 SOURCES = ("bird-on-a-twig", "street-two-cars")
-"""Names of samples: one of each task."""
+"""Names of the samples, one for each kind of task."""
 ROUNDS = 7
 BATCH = 8
 LEAST, AIM = 1.4, 3.0
-"""Minimum test cases per second relative to the reference, and the goal."""
+"""Minimum rate of test cases relative to the reference, and the goal."""
 FULL = 0.95
-"""Minimum share of the rate of matrix products (operations per second) that a batch reaches if it uses all cores."""
+"""Share of the rate of matrix products from which drawing counts as using all cores. Batches then cannot be faster."""
 MATRIX, PRODUCTS = 1024, 10
-"""Side of the matrices and number of products to measure the rate, which is the same for all sides from 200 to 2000."""
+"""Side of the matrices and number of products to measure this rate, which is the same for sides from 200 to 2000."""
 CHANGED_AT_ONCE = 3
-"""Maximum number of keywords that the reference changes in a caption."""
+"""Maximum number of keywords that the reference edits in a caption."""
 TRIED = 50
-"""Maximum number of tries to get a readable reply. The paper's released code tries without end."""
+"""Maximum number of requests until a reply is readable. The paper's released code has no limit."""
 
 CHECKS = "checks"
-"""Name of the part of the work that only the studio does."""
+"""Name of the part of the work that the reference does not do."""
 
 V = TypeVar("V")
 
@@ -81,9 +81,9 @@ class Spent:
     cases: int = 0
     seconds: float = 0.0
     cpu: float = 0.0
-    """Seconds of all processors, including the process of the language model."""
+    """Processor seconds of all processes, including the language model's."""
     parts: dict[str, float] = field(default_factory=dict)
-    """Seconds of parts of the work, by name."""
+    """Seconds of each part of the work, by its name."""
     checks_cpu: float = 0.0
 
     @contextmanager
@@ -96,7 +96,7 @@ class Spent:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Add the seconds of this context to those of a part of the work, by its name."""
+        """Add the seconds of this context to the part `name` of the work."""
         began_cpu, began = time.process_time(), time.perf_counter()
         yield
         self.parts[name] = self.parts.get(name, 0.0) + time.perf_counter() - began
@@ -119,8 +119,8 @@ def measure(
     models: Models | None = None,
     warm_up: int = 1,
 ) -> list[Comparison]:
-    """Measure and return all comparisons. `models` are models of the profile `demo` that are already loaded, or None.
-    `warm_up` is the number of additional first rounds, which do not count.
+    """Measure and return all comparisons. `models` are loaded models of the profile `demo`, or None to load them.
+    Additional `warm_up` rounds come first and do not count.
     """
     profile = load_profile("demo")
     models = models or load_models(profile)
@@ -136,7 +136,7 @@ def measure(
 
 
 class ReferenceWay:
-    """The reference's method, with loaded models and one random generator for all images."""
+    """Makes test cases by the reference's method, with loaded models and one random generator for all images."""
 
     def __init__(self, profile: Profile, seed: int) -> None:
         import torch
@@ -177,7 +177,7 @@ class ReferenceWay:
         spent.cases += 1
 
     def _reworded(self, caption: str, task: Task, settings: Settings) -> str:
-        """Return a caption edited by three requests: keywords, alternatives of up to three of them, new caption."""
+        """Edit a caption by three requests: for keywords, for alternatives of up to three, and for the new caption."""
         inputs: dict[str, Any] = {"task": task.describe(), "caption": caption}
         found = self._tried("keywords", inputs, settings.keywords, read_keywords)
         chosen = self._chance.sample(found, min(CHANGED_AT_ONCE, len(found)))
@@ -202,7 +202,7 @@ class ReferenceWay:
 
 
 def stock_pipeline(profile: Profile) -> Any:
-    """Return the pipeline of diffusers with the weights of a profile, set up as in the documentation of diffusers."""
+    """Return the standard pipeline of diffusers, set up as its documentation says, with a profile's weights."""
     import diffusers
     import torch
 
@@ -261,7 +261,7 @@ def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folde
 
 
 def settings_of(profile: Profile, cases: int) -> Settings:
-    """Return the profile's settings, changed so that a source has `cases` test cases."""
+    """Return the profile's settings, changed to give `cases` test cases per source."""
     own = profile.settings
     return own.model_copy(
         update={"counterfactuals": own.counterfactuals.model_copy(update={"captions": cases})},
@@ -271,7 +271,7 @@ def settings_of(profile: Profile, cases: int) -> Settings:
 def beside_the_reference(
     profile: Profile, models: Models, samples: Sequence[Sample], rounds: int, cases: int, warm_up: int
 ) -> list[Comparison]:
-    """Measure the studio's test cases per second relative to the reference's, with and without the studio's checks."""
+    """Measure the studio's rate of test cases relative to the reference's, with and without the studio's checks."""
     driver, settings = Driver(profile, models), settings_of(profile, cases)
     reference = ReferenceWay(profile, 0)
     pairs = list[tuple[Spent, Spent]]()
@@ -318,7 +318,7 @@ def beside_the_reference(
 
 
 def _told(spent: Sequence[Spent]) -> str:
-    """Return in words the median seconds of a test case and of its parts."""
+    """Return in words the median seconds per test case, in all and by part."""
     parts = ", ".join(
         f"{part} {1000 * statistics.median(one.parts[part] / one.cases for one in spent):.0f}"
         for part in spent[0].parts
@@ -333,7 +333,7 @@ def _told(spent: Sequence[Spent]) -> str:
 
 
 def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int, many: int) -> list[Comparison]:
-    """Compare `many` images drawn together with as many drawn singly, and measure how busy they keep the cores."""
+    """Compare drawing `many` images as a batch with drawing them singly, and measure how busy the cores are."""
     import torch
 
     settings = profile.settings
@@ -397,7 +397,7 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
 
 
 def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list[Comparison]:
-    """Measure the model calls of a second run, before which one caption was rewritten, relative to the first run."""
+    """Edit one caption after a first run. Measure the model calls of a second run, relative to those of the first."""
     driver, settings = Driver(profile, models), settings_of(profile, cases)
     image = read_image(sample.path).image
     store = MemoryStore(image)
@@ -430,7 +430,7 @@ def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list
 
 @contextmanager
 def counting(models: Models) -> Iterator[list[int]]:
-    """Count calls of captioner and language model, and drawn images, in this context. Yield a list with their sum."""
+    """Count captions, language model replies and drawn images in this context. Yield a list that holds their sum."""
     counted = [0]
     drawing: Any = type(models.generator)  # copies of it draw on each kind of control image
 

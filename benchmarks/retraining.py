@@ -1,4 +1,4 @@
-"""Planning time of a retraining: splits, arms and sets of 125,000 test cases whose hashes are known.
+"""Time to plan a retraining (data splits, trainings and test sets) of 125,000 test cases whose hashes are known.
 
 `python -m benchmarks.retraining` runs this alone; it takes a minute to make the workspace, and 1 GB of disk.
 """
@@ -31,12 +31,12 @@ from storage.workspace import Workspace
 
 SIZE = 125_000
 PLANNED = 20_000.0
-"""Maximum milliseconds to plan a training if all hashes are known, since a person waits for the plan."""
+"""Maximum milliseconds to plan a retraining whose image hashes are known, since a person waits for the plan."""
 TIMES = 3
 EVERYTHING = Subject(None, ImageFilter())
 ALIKE_SCENES, FRAMES = 0.5, 0.02
-"""Weight of the properties that all pictures have in common (a bright sky, a dark street), and share of sources that
-are almost equal to the source before, like frames of a film."""
+"""Weight of what all pictures have in common (a bright sky, a dark street). Then the share of sources that are almost
+equal to the source before, like frames of a film."""
 T = TypeVar("T")
 
 
@@ -60,9 +60,8 @@ def made(folder: Path, size: int) -> None:
 
 
 def looks_of(cases: Cases, chance: np.random.Generator) -> list[int]:
-    """Return random perceptual hashes of all pictures of a subject. They are made like the hashes of `perceptual_hash`,
-    but from random low frequencies. All scenes share some of these frequencies, and an image shares most of them with
-    its source.
+    """Return random perceptual hashes of all pictures. They are computed as `perceptual_hash` does, but from random low
+    frequencies. All scenes have some of these frequencies in common, and an image shares most of them with its source.
     """
     common = chance.normal(size=BITS)
 
@@ -109,7 +108,7 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
 def _plan(
     workspace: Workspace, cases: Cases, mapping: ClassMap, parted: DataSplit, question: RetrainingQuestion
 ) -> int:
-    """Plan a training on a data split, and return the number of images in the largest arm."""
+    """Plan a retraining with these data splits. Return the largest number of images that one training learns from."""
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
     examples = Examples(mapping, workspace.images.path, lambda _: None)
     planned = plan(cases, parted, question, examples, nobody, lambda places: places)

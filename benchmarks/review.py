@@ -27,7 +27,7 @@ from tests.support.server_process import ServerProcess
 IMAGES = 1200
 VARIANTS = 5
 PERCEIVED = 100.0
-"""Longest acceptable time in milliseconds from a key press to the next image in the large view."""
+"""Maximum milliseconds from a key press until the large view shows the next image."""
 WITHOUT_SERVER = 25
 """Number of decisions made while the server is down."""
 _REASONS = ("label no longer right", "edit does not show", "not realistic", "other")
@@ -82,7 +82,7 @@ def measure(chromium: str, images: int = IMAGES) -> list[Figure]:
 
 
 def _decide_all(page: Page, server: ServerProcess, number: int) -> tuple[dict[int, tuple[str, str]], list[float]]:
-    """Decide `number` images by keys. Return each decision by its entry, and the milliseconds to each next image."""
+    """Decide `number` images by keys. Return each image's decision, and the milliseconds until each next image."""
     fate, decisions, times = random.Random(7), dict[int, tuple[str, str]](), list[float]()
     page.goto(f"{server.url}curate/")
     page.wait_for_function("window.gallery?.review && gallery.idle", timeout=SLOWEST)

@@ -1,4 +1,4 @@
-"""The list of runs of a large workspace: the first page with the number of runs, a later page, and a search."""
+"""Speed of the list of runs in a large workspace: the first page with a count, a later page, and a search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNS = 12_500
 CASES = 4
 """Number of test cases of each run, half of them accepted."""
 BOUND = 30.0
-"""Longest acceptable time in milliseconds for one query."""
+"""Maximum milliseconds for one query."""
 TIMES = 50
 PAGE = 50
 """Number of runs on a page."""
@@ -41,7 +41,7 @@ def measure() -> list[Figure]:
 
 
 def timed(what: str, read: Callable[[], object]) -> Figure:
-    """Measure the milliseconds of `TIMES` reads."""
+    """Measure the milliseconds of each of `TIMES` calls of `read`."""
     found = []
     for _ in range(TIMES):
         began = time.perf_counter()
@@ -51,7 +51,7 @@ def timed(what: str, read: Callable[[], object]) -> Figure:
 
 
 def prepared(workspace: Workspace) -> None:
-    """Fill a workspace with `RUNS` runs: one saved as usual, and copies of its database rows."""
+    """Fill a workspace with `RUNS` runs. One is saved as usual; the others are copies of its database rows."""
     picture = Image.new("RGB", (16, 16), (90, 120, 150))
     first = workspace.runs.create(picture, Task("classification", "bird"), "demo", "Street 0", {"steps": 4})
     for number in range(3):

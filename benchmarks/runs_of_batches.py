@@ -1,4 +1,4 @@
-"""Run batches over a folder of drawn images and measure their time and memory, for the benchmarks of batches."""
+"""Runs batches over a folder of drawn images, and measures their time and memory, for the benchmarks of batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from services.batches.service import BatchService
 from storage.workspace import Workspace
 
 SIDE = 512
-"""Minimum side in pixels from which drawn pictures get grain, like photographs."""
+"""Minimum side in pixels of drawn pictures that get grain, to be like photographs."""
 LENGTHS = (100, 1_000, 10_000)
 """Numbers of finished pieces of work at which time and memory are measured."""
 FIRST = 6_000_000
@@ -42,10 +42,10 @@ make = {{ profile = "demo", seed = 1, settings = {{ {settings} }} }}
 
 @dataclass(frozen=True)
 class Stamp:
-    """The progress and memory of a run at one moment."""
+    """Progress and memory of a batch at one moment. A pass is a step of a batch, such as captioning all sources."""
 
     done: int
-    """Number of finished pieces of work of the pass (the step of a batch, such as captions)."""
+    """Number of pieces of work that the pass has finished."""
     seconds: float
     """Seconds since the workers of the pass were ready."""
     driver: int
@@ -56,23 +56,23 @@ class Stamp:
 
 @dataclass
 class Run:
-    """Time and memory of a run."""
+    """Time and memory of a whole batch."""
 
     seconds: float = 0.0
-    """Seconds of all passes, each from when its workers are ready to its end."""
+    """Seconds of all passes. Each pass counts from when its workers are ready."""
     cases: int = 0
     workers: dict[Pass, float] = field(default_factory=dict)
-    """Seconds of work in all workers by pass, as the workers report them."""
+    """Seconds that all workers together worked in each pass, as they report it."""
     stamps: dict[Pass, list[Stamp]] = field(default_factory=dict)
-    """States of each pass: after each number of pieces in `LENGTHS`, and at the end."""
+    """Progress of each pass: after the numbers of pieces in `LENGTHS`, and at the end."""
 
     def stamp(self, stage: Pass, length: int) -> Stamp:
-        """Return the state when `length` pieces of a pass were done, or at the end of a shorter pass."""
+        """Return the progress when `length` pieces of a pass were done, or at its end if it has fewer."""
         stamps = self.stamps[stage]
         return next((one for one in stamps if one.done >= length), stamps[-1])
 
     def each(self, length: int, stages: Sequence[Pass]) -> float:
-        """Return the seconds per piece of work for the first `length` pieces, summed over these passes."""
+        """Return the seconds per piece of work, over the first `length` pieces. Add up these passes."""
         at = [self.stamp(stage, length) for stage in stages]
         return sum(one.seconds / one.done for one in at)
 
@@ -85,8 +85,8 @@ def run(
     captions: int = 1,
     seeds: int = 1,
 ) -> Run:
-    """Make test cases from a folder of images: `captions` per image, and `seeds` images per caption. `settings` maps
-    names to values in TOML.
+    """Make test cases from a folder of images: `captions` per image, and `seeds` images per caption. `settings` has the
+    names of settings with values in TOML.
     """
     result = Run()
     settings_text = ", ".join(f'"{name}" = {value}' for name, value in settings.items())

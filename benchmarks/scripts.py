@@ -1,7 +1,7 @@
 """Time that a script waits for the reply of a fast endpoint, compared with the time of its client alone.
 
-The floor is `gradio_client` calling a function that does nothing, in an otherwise empty Gradio application, served the
-same way. `python -m benchmarks.scripts` runs this alone.
+The floor is a call by `gradio_client` of a function that does nothing, in an empty Gradio application. `python -m
+benchmarks.scripts` runs this alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 40
 OVER_FLOOR = 1.2
-"""Maximum time of a call by `gradio_client`, relative to its call of a function that does nothing."""
+"""Maximum time of a call by `gradio_client`, as a multiple of its call of a function that does nothing."""
 PLAIN = 10
 """Maximum milliseconds of a plain HTTP request to the endpoint."""
 

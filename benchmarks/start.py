@@ -1,4 +1,4 @@
-"""CPU seconds to start the studio, relative to a process that only imports the studio's libraries."""
+"""CPU seconds to start the studio, relative to a process that only imports the same libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 3
 FIRST, WHOLE = 0.6, 2.0
-"""Maximum CPU time relative to the imports alone: until annotators are served, and until all pages are served."""
+"""Maximum CPU time, relative to only importing: until annotators are served, and until all pages are served."""
 _LIBRARIES = "import gradio, numpy, PIL, pydantic, sqlite_utils"
 
 

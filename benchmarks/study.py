@@ -1,9 +1,8 @@
-"""A hundred annotators at once: the time until a vote is acknowledged, also while seven pages of the lead follow the
-study. No vote may be lost or stored twice.
+"""A hundred annotators at once: the time until a vote is acknowledged, alone and while seven open pages of the study
+lead are updated. No vote may be lost or stored twice.
 
-The annotators are simulated and use a separate server over HTTP: each looks at pictures of 512 pixels, takes
-about four seconds for one, and votes. Server and annotators share the machine. `python -m benchmarks.study` runs this
-alone.
+The annotators are simulated and use a separate server over HTTP: each looks at pictures of 512 pixels, takes about four
+seconds for one, and votes. Server and annotators share the machine. `python -m benchmarks.study` runs this alone.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ from tests.support.server_process import ROOT, ServerProcess
 
 ANNOTATORS, SECONDS, MINUTES = 100, 4.0, 10.0
 BOUND, WATCHED_BOUND = 250.0, 100.0
-"""Maximum milliseconds within which 95 % of the votes must be acknowledged: with annotators alone, and while pages are
-open too."""
+"""Maximum milliseconds until a vote is acknowledged, for 95 % of the votes: with annotators alone, and with the lead's
+pages open too."""
 WATCHED_MINUTES = 1.0
 PAGES = (*("live?view=results",) * 3, *("live?view=workers",) * 2, *("progress?",) * 2)
-"""Addresses that the lead's open pages of the study request every `PAGE_SECONDS`."""
+"""Addresses that the lead's open pages request every `PAGE_SECONDS`."""
 PAGE_SECONDS = 4.0
 PICTURES, SIDE = 400, 512
 
 
 def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figure]:
-    """Run both studies, and return two figures. Raises AssertionError if a vote is lost, or stored twice."""
+    """Measure both studies, and return two figures. Raises AssertionError if a vote is lost or stored twice."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         # A fifth more than they can judge, so that nobody finishes before the time is over.
@@ -77,7 +76,7 @@ def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figu
 
 @contextmanager
 def pages_open(url: str, study_id: str) -> Iterator[list[int]]:
-    """Poll like the lead's open pages in this context. Yield a list with the number of polls of each page."""
+    """Request updates like the lead's open pages, in this context. Yield a list: the number of requests by page."""
     over, looks = threading.Event(), [0] * len(PAGES)
 
     def follow(number: int, path: str) -> None:
@@ -155,7 +154,7 @@ def look_at(folder: Path, study_id: str, acknowledged: Sequence[Mapping[str, Any
 
 
 def main() -> int:
-    """Return the exit code: 1 if the bound was missed."""
+    """Measure and print the figures. Return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.study", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--annotators", type=int, default=ANNOTATORS)

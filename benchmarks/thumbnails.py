@@ -1,4 +1,4 @@
-"""Thumbnails: the time to make one from pixels in memory or from a file, and their cost when a test case is saved."""
+"""Time to make a thumbnail from pixels in memory or from a file, and its cost when a test case is saved."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from storage.workspace import Workspace
 SIDE = 512
 PICTURES = 40
 FROM_MEMORY, FROM_FILE = 15.0, 30.0
-"""Maximum milliseconds to make a thumbnail from pixels in memory, and from a file."""
+"""Maximum milliseconds for a thumbnail: from pixels in memory, and from a file."""
 MOST = 1.2
-"""Longest acceptable time to save a test case with its thumbnail, relative to saving it without."""
+"""Maximum time for saving a test case with its thumbnail, relative to saving it without."""
 
 
 def measure() -> list[Figure | Comparison]:
@@ -45,8 +45,8 @@ def measure() -> list[Figure | Comparison]:
 
 
 def saving(workspace: Workspace, pictures: Sequence[Image.Image]) -> Comparison:
-    """Measure saving test cases with a control image, with a thumbnail and without. Each picture is rotated differently
-    for both, so that no file exists already.
+    """Measure saving test cases, which have a control image, with a thumbnail and without. Each picture is rotated
+    differently for both, so that no file exists already.
     """
     fate = random.Random(7)
     run = workspace.runs.create(pictures[0], Task("classification", "bird"), "demo", "A bird", {})

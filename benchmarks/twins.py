@@ -1,5 +1,5 @@
-"""Measures how many twins (changed copies of a picture) are found, and how many other pictures are taken for twins.
-Drawn scenes are compared by `core.twins`, by the perceptual hash, and by both together, as data splits do.
+"""Measures how many twins (changed copies of a picture) are found, and how many other pictures are taken for twins. The
+methods are `core.twins`, the perceptual hash, and both together, as data splits use them.
 
 `python -m benchmarks.twins` prints the rates, and how long the search takes among 10,000 sources (two minutes, mostly
 for drawing scenes). The other pictures are random scenes and two hard kinds: scenes of the same objects, light and
@@ -37,13 +37,13 @@ def flipped(image: Image.Image) -> Image.Image:
 
 
 def cropped(image: Image.Image, share: float) -> Image.Image:
-    """Return the image without a share (0 to 0.5) of its width and height at each edge."""
+    """Return the image without its border: at each edge, `share` (0 to 0.5) of its width or height is cut off."""
     across, down = round(share * image.width), round(share * image.height)
     return image.crop((across, down, image.width - across, image.height - down))
 
 
 def shifted(image: Image.Image, share: float) -> Image.Image:
-    """Return the image shifted to the right by a share of its width, and filled with the colours of its edge."""
+    """Return the image shifted to the right by `share` of its width. The gap gets the colours of its edge."""
     pixels = np.asarray(image)
     by = round(share * image.width)
     return Image.fromarray(np.concatenate([np.repeat(pixels[:, :1], by, axis=1), pixels[:, :-by]], axis=1))
@@ -56,7 +56,7 @@ def as_jpeg(image: Image.Image, quality: int) -> Image.Image:
 
 
 def marked(image: Image.Image) -> Image.Image:
-    """Write a half-transparent word across the picture, a fifth as high as the picture."""
+    """Return the picture with a half-transparent word across it, a fifth as high as the picture."""
     layer = Image.new("RGBA", image.size, (0, 0, 0, 0))
     font = ImageFont.load_default(size=image.height // 5)
     ImageDraw.Draw(layer).text((0.08 * image.width, 0.4 * image.height), "SAMPLE", (255, 255, 255, 128), font)
@@ -87,7 +87,7 @@ CHANGES: Mapping[str, Change] = {
 
 @dataclass(frozen=True)
 class Rate:
-    """Number of pairs of one kind, and how many of them each method calls twins."""
+    """Number of pairs of pictures of one kind, and how many of them each method takes for twins."""
 
     what: str
     pairs: int
@@ -101,7 +101,7 @@ def drawn(scene: Scene, size: int = SIZE) -> Image.Image:
 
 
 def rates(number: int = SCENES) -> list[Rate]:
-    """Return how often twins are found, by kind of pair, among `number` object scenes and `number` road scenes."""
+    """Return how many pairs of each kind are taken for twins, with `number` object scenes and `number` road scenes."""
     scenes = [random_scene(FIRST + one, family) for family in ("object", "road") for one in range(number)]
     images = [drawn(scene) for scene in scenes]
     looks, hashes = _looks(images), [perceptual_hash(image) for image in images]
@@ -139,7 +139,7 @@ def rates(number: int = SCENES) -> list[Rate]:
 
 
 def _kin(what: str, images: Sequence[Image.Image], others: Sequence[Image.Image]) -> Rate:
-    """Return how many pairs of pictures are called twins, where no pair is: one of `images` with one of `others`."""
+    """Return how many pairs (an image and the one at the same index in `others`) are wrongly taken for twins."""
     looks = {at for at, other in twins_between(_looks(images), _looks(others)).tolist() if at == other}
     pairs = enumerate(zip(images, others, strict=True))
     near = {at for at, (one, other) in pairs if _near(perceptual_hash(one), perceptual_hash(other))}
@@ -155,7 +155,7 @@ def _looks(images: Sequence[Image.Image]) -> Looks:
 
 
 def measure(sources: int = SOURCES) -> list[Figure]:
-    """Measure the search among `sources` scenes. Their looks (`look_of`) are computed before and do not count."""
+    """Measure the search for twins among `sources` scenes. Computing their looks (`look_of`) does not count."""
     looks = np.stack([look_of(drawn(random_scene(FIRST + one), 64)) for one in range(sources)])
     began = time.perf_counter()
     twins_among(looks)
@@ -177,7 +177,7 @@ def _per_cent(count: int, pairs: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 1 if the search took too long."""
+    """Measure and print the rates and the search. Return the exit code: 1 if the search took too long."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.twins", description=__doc__)
     parser.add_argument("--scenes", type=int, default=SCENES, help="of each family")
     parser.add_argument("--sources", type=int, default=SOURCES, help="among which the search is timed; 0: it is not")

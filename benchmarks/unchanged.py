@@ -1,7 +1,7 @@
-"""Pages that poll while nothing changes: the Explore page, and the lead's page of a study.
+"""Time of a poll (a request for news) when nothing has changed, for the Explore page and the lead's page of a study.
 
-A separate server has one run and a running study with many votes. All requests use one HTTP connection, like those of
-a browser. `python -m benchmarks.unchanged` runs this alone.
+A separate server has one run and a running study with many votes. All requests use one HTTP connection, like those of a
+browser. `python -m benchmarks.unchanged` runs this alone.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ITEMS, PICTURES = 400, 20
 SAMPLE = "street-two-cars"
 WHEN = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 SETTLED = 300
-"""Maximum seconds to time enough polls in which nothing changes."""
+"""Maximum seconds to wait until enough polls without a change are timed."""
 
 
 def measure() -> list[Figure]:
-    """Measure polls of both pages. Raises AssertionError if changes are too frequent to time the polls."""
+    """Measure polls of both pages. Raises AssertionError if there are too many changes to time them."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         study_id = prepared(folder / "workspace")
@@ -89,7 +89,7 @@ def _live(connection: http.client.HTTPConnection, study_id: str) -> Figure:
 
 
 def _timed(what: str, ask: Callable[[str], Any], connection: http.client.HTTPConnection) -> Figure:
-    """Measure polls whose reply has nothing new. The floor is the time of the server's fastest request after each."""
+    """Measure polls without news. The floor is the server's fastest request, timed after each poll."""
     times: list[float] = []
     floor: list[float] = []
     revision, end = "", time.monotonic() + SETTLED

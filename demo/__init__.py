@@ -1,1 +1,1 @@
-"""The drawn world: synthetic scenes with exact ground truth. Also the demo's models, and programs that train them."""
+"""The drawn world: synthetic scenes with exact ground truth. Also the demo's models and their training programs."""

@@ -1,10 +1,10 @@
-"""Sets the thresholds of the checks by the truth of the drawn world: `python -m demo.calibrate`.
+"""Sets the thresholds of the checks of images, with the drawn world's known truth: `python -m demo.calibrate`.
 
 Run it again after each training of the generator, the CLIP or the checking segmenter. It draws edited scenes with the
-demo profile (kept in a folder, so that a second run is fast), computes what each check measures on good and on broken
-images, and prints the table `[checks.bands]` for the profile; `--write` stores it there. Some defects are rare. So
-checks also measure pairs that do not fit: the source with the edited caption, an image with another label, and an image
-with another scene.
+demo profile, in a folder, so that a second run is fast. It measures good and broken images with each check, and prints
+the thresholds as the table `[checks.bands]`; `--write` stores it in the profile. Some defects are rare. So checks also
+measure pairs that do not fit: the source with the edited caption, an image with another label, and an image with
+another scene.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ from pipeline.seams import Embedder
 from pipeline.stages import generation
 
 Bands = dict[str, tuple[float, float]]
-"""Thresholds by check: the value below which a check fails, and the value from which it passes."""
+"""Two thresholds for each check: it fails below the first value, and passes from the second."""
 FIRST_SEED = 2_000_000
 """First seed of the scenes. Neither training nor the report uses these seeds."""
 COUNT = 300
-"""Number of scenes from which the thresholds are computed. The report tests the thresholds on other scenes."""
+"""Number of scenes that set the thresholds. The report tests the thresholds on other scenes."""
 BLAMED, THROUGH = 0.015, 0.06
-"""Maximum shares: of good images that a check may fail, and of broken images that may pass one check or all checks."""
+"""Maximum shares: of good images that a check may fail; of broken images that one check, or all together, may pass."""
 BLAMED_FOR_NOTHING = 0.004
-"""Maximum share of good images that a general check may fail. General checks detect images of another scene."""
+"""Maximum share of good images that a general check may fail. Such a check only detects images of another scene."""
 NEARER = ("edit shows", "label seen")
-"""Checks whose value is above 0 if the image is nearer to the right text than to the wrong one. So no value below 0
-passes."""
+"""Checks that compare a right text with a wrong one. Their value is above 0 if the image is nearer to the right text,
+so no lower value may pass."""
 WANTED = ("attribute", "weather", "time of day", "attribute", "weather", "time of day", "background", "attribute")
-"""Edit types of the scenes, in turn."""
+"""Edit types to use for the scenes, in turn."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """One edited scene and its generated image."""
+    """One edited scene, and the image that the demo's models made of it."""
 
     scene: Scene
     edits: tuple[tuple[str, str], ...]
@@ -75,7 +75,7 @@ class Drawn:
 
 
 def draw(number: int, folder: Path, driver: Driver) -> Drawn:
-    """Return the edited scene `number` with its image. Draw the image if the folder does not have it."""
+    """Return the edited scene `number` with its image, which is drawn unless the folder already has it."""
     scene, rng, profile = random_scene(FIRST_SEED + number), random.Random(number), driver.profile
     pixels, mask = render(scene)
     source, file = Image.fromarray(pixels), folder / f"{number}.json"
@@ -112,7 +112,7 @@ def checks_of(
     label: str = "",
     labels: Sequence[str] = OBJECT_CLASSES,
 ) -> tuple[Check, ...]:
-    """Check the image of an edited scene. `image`, `made` and `label` replace its image, edited caption and label."""
+    """Check an edited scene's image. `image`, `made` and `label`, if given, replace its image, caption and label."""
     task = Task("classification", label=label) if label else drawn.task
     conditioning, source_caption = load_profile("demo").settings.conditioning, caption(drawn.scene)
     shown, expected = image or drawn.image, made or drawn.counterfactual
@@ -137,8 +137,8 @@ def figures(checks: Sequence[Check]) -> dict[str, float]:
 
 
 def band_of(good: Sequence[float], bad: Sequence[float], blamed: float = BLAMED) -> tuple[float, float]:
-    """Return the value below which a check fails, which is true of a share `blamed` of good images, and the value from
-    which it passes. If the second is lower, both are replaced by their mean.
+    """Return a check's two thresholds. It fails below the first, as does a share `blamed` of the values of `good`
+    images. It passes from the second. If the second is lower, both are replaced by their mean.
     """
     failed_below = float(np.quantile(good, blamed))
     passed_from = float(np.quantile(bad, 1 - THROUGH)) if bad else failed_below
@@ -149,17 +149,17 @@ def band_of(good: Sequence[float], bad: Sequence[float], blamed: float = BLAMED)
 
 @dataclass
 class Measured:
-    """Measurements of the checks."""
+    """The values that checks measured."""
 
     by_check: dict[str, tuple[list[float], list[float]]]
-    """Values of each check: for images without the defect that it should find, and for images with that defect."""
+    """Values of each check in two lists: for images without the defect that it should find, and for images with it."""
     images: list[tuple[Truth, dict[str, float]]]
-    """The truth of each generated image, with the value of each check."""
+    """True defects of each generated image, with the value of each check."""
 
 
 def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Bands:
-    """Return the bands with higher thresholds to pass, so that few broken images pass all checks. Each step excludes
-    one broken image by a check of its defect: the check whose higher threshold excludes the fewest good images.
+    """Raise the values from which checks pass, until few broken images pass all checks. Each step excludes one broken
+    image. It does so by the check of a true defect that thereby loses the fewest good images.
     """
     raised_bands = dict(bands)
 

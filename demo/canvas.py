@@ -1,8 +1,8 @@
 """A small antialiased canvas that draws every shape twice: into the picture and into the semantic mask.
 
-Coordinates are fractions of the picture's side (x right, y down). Colours are RGB, 0 to 255. The picture is
-drawn at `SUPERSAMPLING` times its size and averaged down; the mask takes the middle sample, so that it holds
-class numbers only.
+Coordinates are fractions of the picture's side (x right, y down). Colours are RGB, 0 to 255. The picture is drawn at
+`SUPERSAMPLING` times its size and averaged down. The mask is not averaged, since it holds class numbers: it takes the
+middle sample.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class Canvas:
         return np.ascontiguousarray(self.mask[offset::SUPERSAMPLING, offset::SUPERSAMPLING])
 
     def rows(self, top: Colour, bottom: Colour, start: float = 0.0, end: float = 1.0) -> np.ndarray:
-        """Return a colour for each row, float (side, 3), blended from `top` at y = start to `bottom` at y = end."""
+        """Return one colour per canvas row, float (side, 3), blended from `top` at `start` to `bottom` at `end`."""
         y = (np.arange(self.side) + 0.5) / self.side
         t = np.clip((y - start) / max(end - start, 1e-6), 0, 1)[:, None]
         return np.asarray(top) * (1 - t) + np.asarray(bottom) * t
 
     def fill(self, row_colours: np.ndarray, semantic: str) -> None:
-        """Paint the whole picture with a colour for each row, and the whole mask with one class."""
+        """Paint the whole picture with one colour per row, and set the whole mask to one class."""
         self.pixels[:] = row_colours.astype(np.uint8)[:, None, :]
         self.mask[:] = SEMANTIC_CLASSES.index(semantic)
 
     def polygon(self, points: Sequence[Point], colour: Colour | np.ndarray, semantic: str | None = None) -> None:
-        """Paint a polygon. `colour` is one colour, or a colour for every row from `rows`."""
+        """Paint a polygon. `colour` is one colour, or one per row of the canvas, as `rows` returns."""
         fixed = self._fixed(points)
         if isinstance(colour, np.ndarray):
             alpha = np.zeros((self.side, self.side), np.uint8)
@@ -85,7 +85,7 @@ class Canvas:
         start: float = 0.0,
         end: float = 360.0,
     ) -> None:
-        """Paint a filled ellipse, or the sector between two angles in degrees (clockwise from the right)."""
+        """Paint a filled ellipse, or a sector of it between two angles in degrees (clockwise from the right)."""
         scale = self.side * (1 << _SHIFT)
         middle = (round(centre[0] * scale), round(centre[1] * scale))
         axes = (max(1, round(radii[0] * scale)), max(1, round(radii[1] * scale)))
@@ -95,7 +95,7 @@ class Canvas:
             cv2.ellipse(self.mask, middle, axes, angle, start, end, number, -1, cv2.LINE_8, _SHIFT)
 
     def line(self, start: Point, end: Point, width: float, colour: Colour, semantic: str | None = None) -> None:
-        """Paint a straight stroke; `width` is a fraction of the side."""
+        """Paint a straight line. `width` is a fraction of the picture's side."""
         a, b = np.asarray(start, float), np.asarray(end, float)
         along = b - a
         length = float(np.hypot(*along)) or 1e-6
@@ -104,7 +104,7 @@ class Canvas:
         self.polygon([(float(x), float(y)) for x, y in corners], colour, semantic)
 
     def blend(self, layer: np.ndarray, colour: Colour, opacity: float) -> None:
-        """Lay one colour over the picture. Its weight is `layer` (uint8, (side, side), 255 for full) times `opacity`, 0
+        """Blend one colour into the picture, with the weight `layer` (uint8, (side, side), 255 is 1) times `opacity`, 0
         to 1.
         """
         weight = layer[:, :, None].astype(np.float32) * (opacity / 255)

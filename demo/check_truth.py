@@ -1,8 +1,8 @@
 """Finds the true defects of a generated image of the drawn world, to compare the checks of images with them.
 
-The scene tells where everything is and how it should look after its edits. The judges of the report, which share
-nothing with the generator, the CLIP and the segmenter of the checks, read what the generated image shows of that.
-Details that they miss in the ideal image too do not count against the generated one.
+The scene tells where everything is and how it should look after its edits. Judge models, which share nothing with the
+generator and the models of the checks, recognise what the generated image shows. Details that they miss even in the
+ideal (rendered) image do not count against the generated one.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     from demo.judges import Judges
 
 THINGS = ("vehicle", "pedestrian")
-"""Classes of which each object is checked separately."""
+"""Classes whose single objects are checked separately."""
 SURROUNDINGS = ("building", "vegetation")
-"""Classes beside the road that are not protected."""
+"""Classes beside the road that an edit may change, as they are not protected."""
 SMALLEST, LARGE = 20, 164
-"""Minimum number of pixels of an object that is checked, and of one that counts as large (1 % of the image)."""
+"""Minimum number of pixels: of an object to be checked, and of a large object (1 % of the image)."""
 OUTLINE = 4.0
-"""Difference of grey values between neighbouring pixels above which they form an outline."""
+"""Minimum difference of grey values between neighbouring pixels that counts as an outline."""
 MELTED = 0.6
-"""Minimum share of a large object's outlines that must be visible. Below it, the object has lost its form. The value
-was chosen by eye on 266 buildings."""
+"""Minimum visible share of a large object's outlines. With less, the object counts as deformed. The value was chosen by
+eye on 266 buildings."""
 HALF, QUARTER = 0.5, 0.25
-"""Minimum visible share of an object, and of a protected class. Below it, they count as lost."""
+"""Minimum visible share of a single object, and of a protected class as a whole. With less, they count as lost."""
 
 
 PARTS = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}
-"""Parts of a scene's background that may change, each with the words that describe it."""
+"""Parts of a scene's background that edits may change, each with the words for its possible looks."""
 CHANGED = 20
 """Minimum difference, 0 to 255, from which a pixel counts as changed by an edit."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The defects of an image; all False for a good one."""
+    """The defects of an image. A good image has none: all fields are False."""
 
     edit_missing: bool
     label_lost: bool
@@ -69,12 +69,12 @@ class Truth:
 
 
 WEAKER = {"stormy": "rainy"}
-"""Weather that an image may show instead without being broken: a storm without its flash is rain under a darker sky.
-The report's first table counts it as an edit that does not show."""
+"""Weather that may appear instead of the requested one without making the image invalid. A storm without lightning
+looks like rain under a darker sky. The report's first table still counts it as a missing edit."""
 
 
 def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
-    """Return the scene after `edits`: pairs of the part of the scene (`WorldKeyword.slot`) and its new word."""
+    """Return the scene after these edits: pairs of a part of the scene (`WorldKeyword.slot`) and its new word."""
     for slot, alternative in edits:
         if slot == "time":
             scene = scene.with_look(time=next(time for time, phrase in TIME_PHRASES.items() if phrase == alternative))
@@ -95,7 +95,7 @@ def slots_of(keywords: Iterable[WorldKeyword], keyword: str) -> tuple[str, ...]:
 
 
 def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, judges: Judges) -> Truth:
-    """Return the true defects of an image, uint8 (128, 128, 3), of an edited scene. `edited_scene` explains `edits`."""
+    """Return the true defects of a scene's image, uint8 (128, 128, 3), after `edits` (see `edited_scene`)."""
     edits = tuple(edits)
     goal = edited_scene(scene, edits)
     ideal, mask = render(goal)
@@ -135,8 +135,8 @@ def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, 
 
 
 def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> float:
-    """Return the share of an object's outlines in `ideal` that `image` has too, at most a pixel away and in the same
-    direction, 0 to 1; 1 if the object has none. `piece` has the object's pixels, bool (128, 128).
+    """Return the share, 0 to 1, of an object's outlines in `ideal` that `image` has too: at most a pixel away and in
+    the same direction. Return 1 if there are none. `piece` has the object's pixels, bool (128, 128).
     """
     import cv2
 
@@ -154,8 +154,8 @@ def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> f
 
 
 def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
-    """Return (False, pixels) for the whole class, and if `things`, (True, pixels) for each object. Masks smaller than
-    `SMALLEST` pixels are left out.
+    """Return (False, pixels) for a whole class and, if `things`, (True, pixels) for each of its objects. Leave out
+    those with fewer than `SMALLEST` pixels.
     """
     import cv2
 
@@ -167,10 +167,10 @@ def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
 
 
 def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:
-    """Return whether a part of the background looks as in the edited scene, not as before. `slot` is a key of `PARTS`.
+    """Return True if a part of the background, `slot` in `PARTS`, looks more as after the edit than as before.
 
-    This compares the mean colour of the changed pixels, so it needs no texture that the generator cannot draw. Return
-    True if the edit changes nothing visible, such as the ground under snow.
+    This compares the mean colour of the changed pixels, since the generator cannot draw all textures. Return True if
+    the edit changes nothing visible, such as the ground under snow.
     """
     ideal = render(goal)[0].astype(float)
     before = render(goal.with_look(**{slot: getattr(scene.look, slot)}))[0].astype(float)

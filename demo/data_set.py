@@ -1,6 +1,6 @@
 """Write drawn scenes as a data set that a batch reads in place: `make demo-data`, or `python -m demo.data_set`.
 
-The scenes are fair days, sunny or cloudy, on which the demo's models under test do well. So edits can make them fail.
+The scenes show sunny or cloudy days, on which the demo's models under test do well. So edits can make them fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from demo.scene import OBJECT_CLASSES, PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES,
 
 TABLE = "sources.csv"
 FIRST_SEED, SEEDS = 6_100_000, 900_000
-"""First seed and number of seeds. No training or measurement of this project uses them."""
+"""First seed of the scenes, and number of possible seeds. Nothing else in this project uses these seeds."""
 COUNT = 60
 """Default number of scenes."""
 _PLAN = """name = "{name}"
@@ -48,7 +48,7 @@ def _quiet(_done: int, _total: int) -> None:
 
 
 def write_scenes(folder: Path, kind: TaskKind, count: int, seed: int, on_count: OnCount = _quiet) -> None:
-    """Write `count` scenes: objects with a label for classification, streets with a mask for segmentation.
+    """Write `count` scenes: objects with a label for classification, or streets with a mask for segmentation.
 
     The same seed gives the same scenes. An exception from `on_count` stops the writing.
     """
@@ -61,7 +61,7 @@ def write_scenes(folder: Path, kind: TaskKind, count: int, seed: int, on_count: 
 def write_data_set(folder: Path, scenes: Sequence[tuple[Scene, Mapping[str, str]]], on_count: OnCount = _quiet) -> None:
     """Write scenes as a data set of the layout "csv": images, masks of the streets, and a table.
 
-    Each scene is given with additional columns for its row of the table. Existing images are kept.
+    Each scene comes with additional columns for its row of the table. Existing images are kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows = list(_written(folder, scenes, on_count))
@@ -88,7 +88,7 @@ def _written(
 
 
 def write_scene(scene: Scene, image: Path, mask: Path) -> None:
-    """Write the picture of a scene, and the mask of a street. If the picture exists, both are complete."""
+    """Write a scene's picture, and before it the mask of a street. So if the picture exists, both are complete."""
     pixels, numbers = render(scene)
     image.parent.mkdir(parents=True, exist_ok=True)
     if not scene.label:
@@ -100,18 +100,18 @@ def write_scene(scene: Scene, image: Path, mask: Path) -> None:
 
 
 def image_name(place: int, folder: str = "images") -> str:
-    """Return the name of a scene's file in its data set."""
+    """Return the name of the image file of the scene `place` in a data set."""
     return f"{folder}/{place:04}.png"
 
 
 def fair_scene(seed: int, family: str, place: int) -> Scene:
-    """Return the scene of a seed on a fair day. Objects take their labels in turn."""
+    """Return a scene of a sunny or cloudy day, determined by the seed. Object labels follow each other with `place`."""
     label = OBJECT_CLASSES[place % len(OBJECT_CLASSES)] if family == "object" else None
     return fair(random_scene(seed, family, label), random.Random(f"fair {seed}"))
 
 
 def plan_text(root: str, kind: TaskKind) -> str:
-    """Return a plan (TOML) of a batch on a data set of this module. `root` is the folder that the plan names."""
+    """Return a batch plan (TOML) for a data set that this module wrote. `root` is the data set's folder in the plan."""
     task, name = f'kind = "{kind}"', "Drawn things"
     if kind == "segmentation":
         task += f"\nprotected = {json.dumps(PROTECTED_ROAD_CLASSES)}"

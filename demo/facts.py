@@ -1,4 +1,4 @@
-"""Reads the facts in a caption of the drawn world, to score captions against a scene. Pure text."""
+"""Finds the facts that a caption states, so that captions can be scored against a scene. Works on text alone."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ WALKERS = ("pavement is empty|nobody is on the pavement", "pedestrian", "pedestr
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts that a text states, in standard words (see `canonical`). A fact that is missing or ambiguous is "" or
-    None.
-    """
+    """The facts that a text states, in standard words (see `canonical`). Missing or ambiguous facts are "" or None."""
 
     label: str
     """An object class, or "road"."""
@@ -29,7 +27,7 @@ class Facts:
 
 
 def facts_of(text: str) -> Facts:
-    """Return the facts that a text states in words of the drawn world."""
+    """Return the facts that a text states, if it uses words of the drawn world."""
     label = _only(text, (*OBJECT_CLASSES, "road"))
     lowered = text.lower()
     if label == "road":
@@ -49,7 +47,7 @@ def facts_of(text: str) -> Facts:
 
 
 def names_in(text: str, word: str) -> list[str]:
-    """Return those names of `word`, such as "scarlet" for "red", that `text` contains."""
+    """Return the synonyms of `word` that `text` contains, including `word`, such as "scarlet" for "red"."""
     return [name for name in _names((word,)) if re.search(rf"\b{re.escape(name)}\b", text)]
 
 
@@ -67,7 +65,7 @@ def facts_of_scene(scene: Scene) -> Facts:
 
 
 def _colours_of_cars(caption: str) -> tuple[str, ...]:
-    """Return the colours of the cars, nearest first, read by the form of sentence that finds the most cars."""
+    """Return the colours of the cars, nearest first, using the form of sentences that finds the most cars."""
     readings: list[tuple[str, ...]] = [()]
     for form in CARS_TOLD:
         for places in form.values():

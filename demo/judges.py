@@ -1,7 +1,7 @@
-"""Judges, which recognise class, weather, time of day, colours and places of objects in generated images.
+"""The judges: a small network that recognises class, weather, time of day, colours and places of objects in images.
 
-One small network of our own, trained on rendered scenes only. It shares nothing with the generator or its CLIP, so it
-judges a generated image independently. `demo.train.judges` trains it, and `experiments.demo_report.report` uses it.
+The network is trained on rendered scenes only. It shares nothing with the generator or its CLIP, so it is an
+independent judge of generated images. `demo.train.judges` trains it, and `experiments.demo_report.report` uses it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLASSES = (*OBJECT_CLASSES, "road")
 
 @dataclass(frozen=True)
 class Reading:
-    """The properties of one image as the judges see them."""
+    """The judges' findings on one image."""
 
     label: str
     """One of `CLASSES`."""
@@ -40,7 +40,7 @@ class Reading:
 
 
 class JudgeNet(nn.Module):
-    """A U-Net over 128 x 128 images with dense heads (semantic class, colour) and heads for the whole image."""
+    """A U-Net for images of 128 x 128 pixels. Some outputs are per pixel (semantic class, colour), some per image."""
 
     def __init__(self, width: int = 24) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class JudgeNet(nn.Module):
 
 
 class Judges:
-    """The trained network. Raises FileNotFoundError if its weights are missing."""
+    """The trained network of the judges. Raises FileNotFoundError if its weights are missing."""
 
     def __init__(self, weights: Path = WEIGHTS) -> None:
         state = load_file(weights)

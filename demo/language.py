@@ -1,9 +1,8 @@
 """The text of a scene: its caption, and the words of the caption that may change.
 
-A scene has `FORMS` forms of captions, and most words of its look have several names ("foggy" is "misty" too). The
-canonical wording is one of them, to score captions against; `canonical` maps any name to it. Besides the word for the
-weather, two sentences depend on it: the state of the ground, and the water. So a change of weather has consequences
-that a plain swap of words would miss.
+A caption can have one of `FORMS` forms, and most words have synonyms ("misty" for "foggy"). One wording is canonical,
+to score captions against; `canonical` replaces synonyms by its words. The sentences on the ground and the water depend
+on the weather too. So a change of weather has consequences that a plain swap of words would miss.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "wooded": ("forested",),
     "bare": ("barren",),
 }
-"""Synonyms of the words that describe a scene's look."""
+"""Synonyms of the standard words that describe a scene."""
 _CANONICAL = {name: word for word, names in OTHER_NAMES.items() for name in names}
 FORMS = 3
 NUMBER_WORDS = ("no", "one", "two", "three")
@@ -85,24 +84,24 @@ CARS_TOLD: tuple[dict[int, tuple[str, ...]], ...] = (
         3: ("the first car is ", "the second car is ", "the third car is "),
     },
 )
-"""Words before the colour of each car, by form of the caption and number of cars."""
+"""Words before the colour of each car. The index is the form of the caption, the key is the number of cars."""
 PEDESTRIAN_SENTENCES = (
     ("The pavement is empty.", "A pedestrian walks on the pavement.", "Two pedestrians walk on the pavement."),
     ("The pavement is empty.", "A pedestrian walks on the pavement.", "Two pedestrians walk on the pavement."),
     ("Nobody is on the pavement.", "One pedestrian is on the pavement.", "Two pedestrians are on the pavement."),
 )
-"""Sentences on pedestrians, by form of the caption and number of pedestrians."""
+"""Sentences on pedestrians. The first index is the form of the caption, the second the number of pedestrians."""
 
 
 @dataclass(frozen=True)
 class Wording:
-    """The wording of a caption: the number of its form, and the names that replace some of its words."""
+    """The wording of a caption: the number of its form (sentence patterns), and synonyms that replace words."""
 
     form: int = 0
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def name(self, word: str) -> str:
-        """Return the name of a word in this wording, such as "scarlet" for "red"."""
+        """Return the synonym that this wording uses for a word, such as "scarlet" for "red", or else the word."""
         return self.names.get(word, word)
 
 
@@ -117,8 +116,8 @@ class WorldKeyword:
     edit_type: str
     alternatives: tuple[str, ...]
     slot: str
-    """The part of the scene's look that the word describes: "weather", "time", "ground", "trees", ..., or "colour 0",
-    "colour 1", ..."""
+    """The part of the scene that the word describes: "weather", "time", "ground", "trees", ..., or "colour 0", "colour
+    1", ..."""
 
 
 def canonical(word: str) -> str:
@@ -127,8 +126,8 @@ def canonical(word: str) -> str:
 
 
 def random_wording(rng: random.Random, plain: float = 0.4, other_name: float = 0.35) -> Wording:
-    """Return the canonical wording with probability `plain`. Otherwise return a random form, in which each word has
-    another name with probability `other_name`.
+    """Return the canonical wording with probability `plain`. Otherwise return a random form, which replaces each word
+    by a synonym with probability `other_name`.
     """
     if rng.random() < plain:
         return CANONICAL

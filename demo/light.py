@@ -1,4 +1,4 @@
-"""The light of a scene: the effect of weather and time of day on colours, sky, rain and snow."""
+"""The light of a scene: how weather and time of day change the colours and the sky, and rain and snow."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _HAZE = {
     "night": (66, 70, 90),
 }
 _DUST: Colour = (232, 190, 116)
-"""Colour of the dust in hazy air, which fog lacks."""
+"""Colour of hazy air, which contains dust, unlike fog."""
 _OVERCAST_SHARE = {
     "sunny": 0.0,
     "cloudy": 0.45,
@@ -91,7 +91,7 @@ _STREWN: dict[str, tuple[Colour, ...]] = {
     "rocky": ((106, 106, 112), (184, 184, 186)),
     "flowery": ((250, 238, 120), (250, 250, 250), (236, 120, 160)),
 }
-"""Colours of stones or flowers on each kind of ground."""
+"""Colours of the stones or flowers that lie on some kinds of ground."""
 _WATER: dict[str, Colour] = {
     "clear": (62, 132, 192),
     "murky": (112, 114, 72),
@@ -134,7 +134,7 @@ def shade(colour: Colour, factor: float) -> Colour:
 
 
 class Light:
-    """Computes how a colour looks in a scene's weather, at its time of day, and from a distance."""
+    """Computes how a colour looks in a scene's weather and time of day, and from a distance."""
 
     def __init__(self, look: Look) -> None:
         self.look = look
@@ -148,7 +148,7 @@ class Light:
             self._haze = mix(self._haze, (_DUST[0] * tint[0], _DUST[1] * tint[1], _DUST[2] * tint[2]), 0.7)
 
     def on(self, colour: Colour, distance: float = 0.0, glows: bool = False) -> Colour:
-        """Return the lit colour; `distance` is from 0 (near) to 1 (horizon). The night does not dim glowing things."""
+        """Return a colour as the light shows it. `distance` is 0 (near) to 1 (horizon). Night spares glowing things."""
         if not glows:
             tint, grey = _TIME_TINT[self.look.time], sum(colour) / 3
             colour = mix(colour, (grey, grey, grey), _GREYNESS[self.look.weather])
@@ -178,7 +178,7 @@ class Light:
         return mix(_WATER[self.look.water], grey, 0.25) if self.wet or self.snowy else _WATER[self.look.water]
 
     def leaves(self) -> Colour:
-        """Return the unlit colour of the trees' leaves, without the snow on them."""
+        """Return the unlit colour of leaves, without snow."""
         return _LEAVES[self.look.trees]
 
     def wall(self) -> Colour:
@@ -194,7 +194,7 @@ class Light:
         return PAINT[name]
 
     def sky(self, canvas: Canvas, horizon: float, rng: random.Random) -> None:
-        """Paint the sky with sun, moon, stars and clouds. Draw the same number of values from `rng` for every look."""
+        """Paint the sky with sun, moon, stars and clouds. Every look takes equally many random numbers from `rng`."""
         top, bottom = _SKY[self.look.time]
         grey: Colour = _OVERCAST[self.look.time]
         share = _OVERCAST_SHARE[self.look.weather]
@@ -264,7 +264,7 @@ class Light:
 
 
 def strew(canvas: Canvas, light: Light, horizon: float, rng: random.Random) -> None:
-    """Paint stones or flowers on the ground below the horizon. Draw equally many values from `rng` for every look."""
+    """Paint stones or flowers on the ground below the horizon. Every look takes equally many numbers from `rng`."""
     colours = light.strewn()
     for number in range(60):
         x, nearness = rng.random(), rng.uniform(0.05, 1.0)

@@ -44,7 +44,7 @@ SAMPLES: dict[str, Scene] = {
     "balloon": _object("balloon", 71, "orange", "cloudy", "dawn"),
     "butterfly": _object("butterfly", 90, "purple", "sunny", "day", "sandy", hills="bare"),
 }
-"""Scenes of the samples. Their seeds are below `demo.train.common.TRAIN_SEEDS`, so that no training sees them."""
+"""The sample scenes, by name. No training sees them, since their seeds are below `demo.train.common.TRAIN_SEEDS`."""
 
 
 def task(scene: Scene) -> dict[str, object]:
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def skies() -> Image.Image:
-    """Return a picture with the colours of the sky, from its top down, in a column for each weather and time of day."""
+    """Return a picture with a column for each weather and time of day: the colours of the sky, from its top down."""
     low = random_scene(FIRST_SKY, "object", "mushroom")  # too low to cover the sky
     looks = (low.with_look(weather=weather, time=time) for weather in WEATHERS for time in TIMES)
     columns = [np.median(sky_of(Image.fromarray(render(look)[0])), axis=1) for look in looks]

@@ -1,4 +1,4 @@
-"""The demo's checks that a mask still fits an image, and the defect that each check should find."""
+"""Checks whether a source's mask still fits a generated image, and the table of defects that each check should find."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ ABOUT = {
     SURROUNDINGS_KEPT: "surroundings_lost",
     FORMS_KEPT: "form_lost",
 }
-"""The defect, a field of `Truth`, that each check should find. A check without an entry should find any defect."""
+"""Defect (a field of `Truth`) that each check should find. Checks that are missing here should find any defect."""
 
 
 class MaskChecker:
-    """Checks that a mask still fits an image, with the segmenter of a profile."""
+    """Checks whether a mask still fits an image, with the segmenter of a profile."""
 
     def __init__(self, profile: Profile) -> None:
         settings = profile.checks.own_segmenter()
         assert settings is not None  # the demo profile has one
         self._model, self._profile = ModelUnderTest(settings), profile
         self._before: tuple[bytes, Prediction] | None = None
-        """Pixels and prediction of the last source. Images of one source come one after another."""
+        """Pixels and prediction of the last source image, since images of one source follow each other."""
 
     def checks(
         self, source: Image.Image, image: Image.Image, mask: np.ndarray, edits: Sequence[Edit] = ()
     ) -> tuple[Check, ...]:
-        """Check an image that was made from the road scene `source`, with its `mask`, by `edits`."""
+        """Check an image that `edits` have made from the road scene `source`, whose mask is `mask`."""
         before, after = self._of_source(source), self._model.predict(image)
         shares = kept_in_mask(
             decode_map(before.class_map),

@@ -1,4 +1,4 @@
-"""Draws an object scene: one labelled object in front of sky and ground or water."""
+"""Draws an object scene: one labelled object in front of the sky, on ground or water."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws a scene: picture and semantic mask, which depend on the scene alone."""
+"""Draws a scene's picture and semantic mask. The same scene always gives the same pixels."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class _Perspective:
         return self.horizon + (1 - self.horizon) * nearness
 
     def x(self, across: float, nearness: float) -> float:
-        """Return the x coordinate of a point on the road. `across` is -1 at the left kerb and 1 at the right kerb."""
+        """Return the x coordinate of a point. `across` is -1 at the left edge of the road and 1 at the right edge."""
         return self.vanishing_x + (self.bottom_x - self.vanishing_x + across * self.half_width) * nearness
 
 
@@ -97,7 +97,7 @@ def _markings(canvas: Canvas, light: Light, view: _Perspective, rng: random.Rand
 
 
 def _skyline(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng: random.Random) -> None:
-    """Paint low far hills or roofs at the horizon."""
+    """Paint distant low hills or roofs at the horizon."""
     x = -0.05
     while x < 1.05:
         width, height = rng.uniform(0.10, 0.22), rng.uniform(0.015, 0.05)
@@ -114,7 +114,7 @@ def _skyline(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng
 
 
 def _roadside(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng: random.Random) -> None:
-    """Paint trees and buildings on both sides, far ones first."""
+    """Paint trees and buildings on both sides of the road, beginning with the farthest."""
     places: list[tuple[float, int, str, float, float, int]] = []
     for side in (-1, 1):
         nearness = rng.uniform(0.14, 0.20)
@@ -183,7 +183,7 @@ def _building(canvas: Canvas, light: Light, foot: Point, side: int, size: float,
 
 
 def _traffic(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng: random.Random) -> None:
-    """Paint vehicles and pedestrians, far ones first. Vehicles take turns between lanes, so that none hides another."""
+    """Paint vehicles and pedestrians, beginning with the farthest. Vehicles alternate lanes, so none hides another."""
     spans = {1: ((0.42, 0.86),), 2: ((0.66, 0.88), (0.32, 0.44)), 3: ((0.76, 0.90), (0.46, 0.54), (0.27, 0.33))}
     lane = rng.choice((-1, 1))
     things: list[tuple[float, str, int, float]] = []

@@ -1,8 +1,8 @@
 """The description of a drawn scene, from which its picture, caption, mask and label are made.
 
-Knows nothing of pixels or sentences; `demo.render` and `demo.language` read it. A scene has two parts: its geometry
-(drawn from `seed`) and its look (weather, time of day, colours, ground). So the same geometry can be drawn with another
-look, which is an ideal counterfactual.
+Knows nothing of pixels or sentences; `demo.render` and `demo.language` read it. A scene has a geometry (random, from
+`seed`) and a look (weather, time of day, colours, ground). Drawing the same geometry with another look gives an ideal
+counterfactual image.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 WEATHERS = ("sunny", "cloudy", "rainy", "snowy", "foggy", "stormy", "hazy")
 TIMES = ("dawn", "day", "sunset", "dusk", "night")
 FAIR_WEATHERS, FAIR_TIMES = ("sunny", "cloudy"), ("day",)
-"""Weathers and times of day of fair days, from which the models under test learn."""
+"""Weathers and times of day that make a fair day. The models under test learn only from fair days."""
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "white", "pink", "brown", "black", "turquoise")
 GROUNDS = ("grassy", "sandy", "rocky", "muddy", "flowery")
 TREES = ("leafy", "golden", "russet", "blossoming", "withered")
@@ -58,7 +58,7 @@ PROTECTED_ROAD_CLASSES = ("road", "pavement", "lane marking", "vehicle", "pedest
 
 @dataclass(frozen=True)
 class Look:
-    """The part of a scene that may change without moving anything."""
+    """The part of a scene's description that can change while everything stays in its place."""
 
     weather: str
     time: str
@@ -66,22 +66,22 @@ class Look:
     """Colour of each vehicle, nearest first, or the one colour of the object."""
     ground: str
     trees: str = TREES[0]
-    """Trees of road scenes; invisible if the scene has none."""
+    """Look of the trees in road scenes. It has no effect if the scene has no trees."""
     walls: str = WALLS[0]
     """Material of the buildings of road scenes."""
     water: str = WATERS[0]
-    """Water of scenes with a boat or a lighthouse."""
+    """Look of the water in scenes with a boat or a lighthouse."""
     hills: str = HILLS[0]
-    """Hills behind the object of an object scene."""
+    """Look of the hills behind the object of an object scene."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A drawn scene. `family` is "road" (segmentation) or "object" (classification with `label`)."""
+    """A drawn scene. `family` is "road" (for segmentation) or "object" (for classification, with a `label`)."""
 
     family: str
     seed: int
-    """Seed of the layout: positions, sizes, shapes, and where flakes and clouds are."""
+    """Seed of the geometry: positions, sizes and shapes, also of clouds and snowflakes."""
     look: Look
     label: str = ""
     vehicles: int = 0
@@ -102,7 +102,7 @@ class Scene:
 
 
 def random_look(rng: random.Random, colours: int) -> Look:
-    """Return a random look; `colours` is the number of coloured objects in the scene."""
+    """Return a random look for a scene with `colours` coloured objects."""
     return Look(
         weather=rng.choice(WEATHERS),
         time=rng.choice(TIMES),
@@ -116,7 +116,7 @@ def random_look(rng: random.Random, colours: int) -> Look:
 
 
 def random_scene(seed: int, family: str | None = None, label: str | None = None) -> Scene:
-    """Return the scene of a seed. The same arguments give the same scene."""
+    """Return the random scene of a seed, which has this family and label if they are given."""
     rng = random.Random(seed)
     family = family or rng.choice(("road", "object"))
     if family == "object":

@@ -1,6 +1,4 @@
-"""Takes the pictures of the pages of batches for `docs/`: a new plan, captions that wait for approval, a batch at work,
-the list.
-"""
+"""Takes pictures of the pages of batches for `docs/`: a new plan, captions to approve, a running batch, the list."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from tests.support.server_process import ServerProcess
 
 SOURCES, PIXELS = 40, 160
 SOME = 24
-"""Minimum number of images that the batch has finished when its picture is taken."""
+"""Minimum number of images that the batch has made when its picture is taken."""
 JUDGED = 12
 """Number of the batch's images that are reviewed before its picture is taken."""
 SLOWEST = 600_000
@@ -60,7 +58,7 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
 
 
 def _draw(root: Path) -> None:
-    """Draw a data set with a folder for each class, and add a file that is no picture."""
+    """Write a data set of drawn pictures with a folder per class, and a file in it that is no picture."""
     for number in range(SOURCES):
         scene = random_scene(555_000 + number, "object")
         of_class = root / "test" / scene.label
@@ -113,7 +111,7 @@ def _take(page: Page, url: str, folder: Path, plan: str) -> Iterator[Path]:
 
 
 def _judge(page: Page, url: str) -> None:
-    """Accept the first images and reject the last of `JUDGED`, so that the page can show a cost per valid image."""
+    """Accept all but one of the first `JUDGED` images and reject one, so that the page shows a cost per valid image."""
     for entries, verdict in ((list(range(1, JUDGED)), "accepted"), ([JUDGED], "rejected")):
         sent = {"data": {"entries": entries, "verdict": verdict}}
         assert page.request.post(f"{url}gradio_api/run/decide", data=sent).ok

@@ -9,12 +9,12 @@ from PIL import Image
 from playwright.sync_api import Page, ViewportSize
 
 SIZES = ({"width": 1280, "height": 1180}, {"width": 1920, "height": 1180})
-"""Sizes of the window in which `Camera.states` takes pictures."""
+"""Sizes of the window for the pictures that `Camera.states` takes."""
 OTHER_HEIGHTS = {1440: 900, 390: 844}
 
 
 class Camera:
-    """Takes pictures of a page and lists their files. `sizes` are the sizes of the window for `states`."""
+    """Takes pictures of a browser page and lists their files. `sizes` are the sizes of the window for `states`."""
 
     def __init__(self, page: Page, folder: Path, sizes: Sequence[ViewportSize] | None = None) -> None:
         self._page, self._folder = page, folder
@@ -29,21 +29,21 @@ class Camera:
         return made
 
     def page(self, name: str, width: int, dark: bool = False, at: str = "") -> None:
-        """Take a picture of the window, `width` pixels wide. If `at` is a selector, scroll to that element first."""
+        """Take a picture of the page, `width` pixels wide. If `at` is a selector, scroll to that element first."""
         self._stand(width, dark)
         if at:
             self._page.locator(at).evaluate("part => part.scrollIntoView({ block: 'end' })")
         self._keep(f"{name}.png", None)
 
     def states(self, name: str, at: str = "") -> None:
-        """Take pictures of the window in all sizes, light and dark, and write them into `screens/`."""
+        """Take pictures of the page in all window sizes, light and dark, and write them into `screens/`."""
         for size in self._sizes:
             for dark in (False, True):
                 width = size["width"]
                 self.page(f"screens/{name}-{width}-{'dark' if dark else 'light'}", width, dark, at)
 
     def step(self, name: str, selector: str) -> None:
-        """Take a picture of one element of the page for the guide for beginners, and write it into `steps/`."""
+        """Take a picture of one element for the guide for beginners, and write it into `steps/`."""
         self._stand(1280, dark=False)
         self._keep(f"steps/{name}.png", selector)
 

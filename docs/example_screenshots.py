@@ -1,4 +1,4 @@
-"""Takes the pictures of the README's tour: pages of the workspace that `make example` fills."""
+"""Takes the pictures for the README's tour, which show the workspace that `make example` fills."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.server_process import ServerProcess
 
 WIDTH = 1440
 SLOWEST = 600_000
-"""Timeout in milliseconds for a page, long enough for a busy machine."""
+"""Timeout in milliseconds of a page, long enough for a busy machine."""
 _MAP_WHOLE = """window.map?.ready && map.counts.length
     && document.getElementById("point-words").textContent === "images on the map" """
 
@@ -40,7 +40,7 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
 
 
 def _newly_wrong(workspace: Workspace) -> Candidate:
-    """Return an accepted test case: if there is one, a case whose edit makes a right prediction wrong."""
+    """Return an accepted test case, if possible one whose edit turned a right prediction into a wrong one."""
     accepted = [one for one in workspace.test_cases.candidates() if one.verdict == "accepted" and one.label]
     wrong = [
         one

@@ -1,9 +1,9 @@
 """Takes the pictures of the pages: `make screenshots` writes them into `docs/`.
 
-It makes the example workspace for the README's tour, and leads a sample through the five stages with the embedded
-models, in temporary workspaces. The README and the guides show `docs/*.png`, and the guide for beginners shows
-`docs/steps/`. `docs/screens/`, which is not in the repository, has every state of the pages at two widths, light and
-dark, for people who change their design.
+In temporary workspaces, it makes the example for the README's tour, and takes a sample through the five stages with the
+embedded models. The README and the guides show `docs/*.png`, and the guide for beginners shows `docs/steps/`.
+`docs/screens/`, which is not in the repository, is for people who design pages: all states at two widths, light and
+dark.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.support.server_process import ServerProcess
 FOLDER = Path(__file__).resolve().parent
 SAMPLE = "street-two-cars"
 UNUSED = ("blue", "grassy")
-"""Keywords that the script deselects, so that the pictures show an edit by a person, and stale stages."""
+"""Keywords that the script switches off. So the pictures show a person's edit, and stale stages."""
 SLOWEST = 600_000
 """Timeout in milliseconds for a stage, long enough for a busy machine."""
 
 
 def take(page: Page, url: str, folder: Path) -> Iterator[Path]:
-    """Take the pictures of the Explore page. Yield their files in the order in which they are taken."""
+    """Take the pictures of the Explore page, and yield their files one after another."""
     camera = Camera(page, folder)
     for scene in (_start, _to_the_gate, _edits, _drawing, _results):
         scene(page, url, camera)

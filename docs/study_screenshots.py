@@ -1,9 +1,8 @@
 """Takes the pictures of the validity study, as a part of `make screenshots`.
 
 A lead sets up a study on the page, an annotator judges images on a desktop and on a phone, simulated annotators judge
-the rest over HTTP, and the lead reads the results. The images are scenes of the drawn world, drawn again in another
-weather or at another time. The predictions of the model under test and the votes are invented, so the pictures show no
-finding.
+the rest over HTTP, and the lead reads the results. The images are rendered scenes in another weather or at another
+time. The predictions of the model under test and the votes are invented, so the pictures show no finding.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.support.study_cases import object_runs
 NAME = "Objects in other weather"
 RUNS = 15
 MISTAKEN = (3, 7, 12, 20, 33, 41, 50, 55)
-"""Numbers of the test cases for which the invented predictions are wrong."""
+"""Numbers of the test cases that the model under test gets wrong, by its invented predictions."""
 HARD = 7
 """Every `HARD`th image counts as invalid, as if its object could no longer be recognized."""
 CREW = (
@@ -39,7 +38,7 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
 def take(page: Page, server: ServerProcess, folder: Path) -> Iterator[Path]:
-    """Take the pictures of the study. Yield their files in the order in which they are taken."""
+    """Take the pictures of the study, and yield their files one after another."""
     camera = Camera(page, folder)
     study_id, link = _set_up(page, server, camera)
     yield from camera.taken()
@@ -55,7 +54,7 @@ def take(page: Page, server: ServerProcess, folder: Path) -> Iterator[Path]:
 
 
 def _set_up(page: Page, server: ServerProcess, camera: Camera) -> tuple[str, str]:
-    """Set up and start a study. Return its id, and the link of its invitation."""
+    """Set up and start a study on the page. Return its id and the link of its invitation."""
     page.goto(f"{server.url}study/")
     camera.states("study-1-none")
     page.click("#new-study")
@@ -92,7 +91,7 @@ def _set_up(page: Page, server: ServerProcess, camera: Camera) -> tuple[str, str
 
 
 def _annotate(browser: Browser, server: ServerProcess, link: str, folder: Path) -> Iterator[Path]:
-    """Let an annotator join and judge the first images, on a desktop and on a phone. Yield the pictures' files."""
+    """Join as an annotator, and judge the first images on a desktop and on a phone. Yield the pictures' files."""
     for place, wide in (("desktop", None), ("phone", PHONE)):
         context = browser.new_context(viewport=wide or ViewportSize(width=1280, height=860), has_touch=wide is not None)
         page = context.new_page()

@@ -1,8 +1,8 @@
-"""Trains the autoencoder of the embedded Stable Diffusion: a diffusers AutoencoderTiny at a quarter of the side.
+"""Trains the autoencoder of the embedded Stable Diffusion: a diffusers AutoencoderTiny, latents a quarter as wide.
 
-The loss is L1 plus L1 of the gradients (sharp outlines), with noise on the latents, so that the decoder tolerates small
-errors of the diffusion model. A soft term keeps each latent channel near mean 0 and spread 1: the noise schedule relies
-on that, and AutoencoderTiny's decoder squashes values beyond 3.
+The loss is L1 plus L1 of the gradients, for sharp outlines. Noise on the latents teaches the decoder to tolerate small
+errors of the diffusion model. A soft term keeps each latent channel near mean 0 and spread 1, which the noise schedule
+needs. AutoencoderTiny's decoder also squashes values beyond 3.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LATENT_NOISE = 0.06
 
 
 def new_autoencoder(width: int = WIDTH) -> AutoencoderTiny:
-    """Return an autoencoder from 128 x 128 x 3 to 32 x 32 x `LATENT_CHANNELS`, mostly with layers at low resolution."""
+    """Return an untrained autoencoder from 128 x 128 x 3 to 32 x 32 x `LATENT_CHANNELS`, mostly of coarse layers."""
     return AutoencoderTiny(
         encoder_block_out_channels=(width,) * 3,
         decoder_block_out_channels=(width,) * 3,
@@ -33,7 +33,7 @@ def new_autoencoder(width: int = WIDTH) -> AutoencoderTiny:
 
 
 def to_tensor(pictures: np.ndarray) -> torch.Tensor:
-    """Convert uint8 (n, h, w, 3) to -1..1 (n, 3, h, w)."""
+    """Convert pictures, uint8 (n, h, w, 3), to tensors of -1 to 1, (n, 3, h, w)."""
     return torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 127.5 - 1
 
 

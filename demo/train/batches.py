@@ -1,6 +1,6 @@
-"""Batches of training scenes with their labels, for the recipes of vision models.
+"""Batches of training scenes with their labels, for training vision models.
 
-Pictures, twins and masks come from `demo.train.dataset`; labels come from the scene descriptions.
+`demo.train.dataset` has the pictures, masks and twins (same geometry, another look). Labels come from the scenes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VEHICLE, OBJECT = SEMANTIC_CLASSES.index("vehicle"), SEMANTIC_CLASSES.index("obj
 
 @dataclass(frozen=True)
 class Batch:
-    """`count` pictures with their masks and scenes."""
+    """A batch of pictures with their masks and scenes."""
 
     images: torch.Tensor
     """uint8 (count, 3, 128, 128), channels last in memory."""
@@ -30,7 +30,7 @@ class Batch:
     scenes: tuple[Scene, ...]
 
     def labels(self) -> dict[str, torch.Tensor]:
-        """Return the indices of class, weather and time of day of each picture, by name: int64 (count,) each."""
+        """Return each picture's class, weather and time of day as indices, by name: int64 (count,) each."""
         return {
             "class": torch.tensor([CLASSES.index(scene.label or "road") for scene in self.scenes]),
             "weather": torch.tensor([WEATHERS.index(scene.look.weather) for scene in self.scenes]),
@@ -39,12 +39,12 @@ class Batch:
 
 
 class Batches:
-    """Draws random batches. Half of the pictures are twins, the same geometry with another look. Half are mirrored,
-    since captions do not tell left from right.
+    """Draws random batches. Half of the pictures are twins: the geometry of a training scene with another look. Half
+    are mirrored, since captions do not tell left from right.
     """
 
     def __init__(self, scenes: SceneSet, seed: int, roads: float = 0.5) -> None:
-        """`roads` is the share of road scenes; the set itself has half of each family."""
+        """Draw from `scenes`. `roads` is the share of road scenes in a batch."""
         self._scenes, self._rng, self._roads = scenes, random.Random(seed), roads
 
     def draw(self, count: int) -> Batch:
@@ -65,9 +65,9 @@ class Batches:
 
 
 def coloured_things(mask: np.ndarray, scene: Scene) -> list[tuple[np.ndarray, int]]:
-    """Return the pixels (bool, (height, width)) of each coloured object in `mask`, with its index in `COLOURS`.
+    """Return the pixels, bool (height, width), of each coloured object in `mask`, with its index in `COLOURS`.
 
-    A mask cannot separate vehicles that touch in the picture. For such a scene, return an empty list.
+    Return an empty list if vehicles touch, since a mask cannot separate them then.
     """
     if scene.family == "object":
         things = mask == OBJECT
@@ -82,7 +82,7 @@ def coloured_things(mask: np.ndarray, scene: Scene) -> list[tuple[np.ndarray, in
 
 
 def soften(images: torch.Tensor, rng: random.Random) -> torch.Tensor:
-    """Return pictures in -1..1 with a generator's defects: randomly blurred, blotched, noisy, brighter or darker."""
+    """Return pictures in -1..1 with random defects like a generator's: blur, blotches, noise, other brightness."""
     size = images.shape[-1]
     if rng.random() < 0.5:
         blotches = torch.randn(len(images), 3, 16, 16) * rng.uniform(0, 0.12)
@@ -100,5 +100,5 @@ def soften(images: torch.Tensor, rng: random.Random) -> torch.Tensor:
 
 
 def hits(logits: torch.Tensor, targets: torch.Tensor) -> float:
-    """Return the share of rows, 0 to 1, whose largest logit is at the index of the target."""
+    """Return the share of right predictions, 0 to 1: rows whose largest logit is at the target's index."""
     return float((logits.argmax(-1) == targets).float().mean())

@@ -28,7 +28,7 @@ from demo.train.tokenizer import MAX_TOKENS, bert_tokenizer
 CHECK_SEEDS = range(3_001_000, 3_001_300)
 PATCH, VISION, TEXT = 8, 192, 128
 SEEING = 0.4
-"""Share of the time in which only the vision transformer learns. Without the decoder, a step takes half as long."""
+"""Share of the time in which only the vision transformer learns. Without the decoder, steps take half as long."""
 BATCH = 16
 
 
@@ -109,9 +109,9 @@ def main() -> None:
 
 
 def load_finished(folder: Path, model: BlipForConditionalGeneration, words: BertTokenizer) -> None:
-    """Load the finished model's weights into a new one, which may have another vocabulary and patch size.
+    """Load the finished model's weights into a new one, whose vocabulary and patch size may differ.
 
-    Filters of smaller patches start as scaled old ones (Beyer et al., "FlexiViT", 2023; plain interpolation here).
+    Smaller patches start with scaled old filters (Beyer et al., "FlexiViT", 2023; plain interpolation here).
     """
     state = BlipForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).state_dict()
     vocabulary, before = words.get_vocab(), BertTokenizer.from_pretrained(folder).get_vocab()
@@ -131,7 +131,7 @@ def load_finished(folder: Path, model: BlipForConditionalGeneration, words: Bert
 
 
 def scaled(images: torch.Tensor) -> torch.Tensor:
-    """Convert uint8 to -1..1."""
+    """Convert pixels from 0..255 to -1..1."""
     return images.float() / 127.5 - 1
 
 

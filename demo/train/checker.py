@@ -1,4 +1,4 @@
-"""Trains the segmenter that checks generated images, a `small-unet`, on road scenes at every weather and time.
+"""Trains the segmenter that checks generated images, a `small-unet`, on road scenes in every weather.
 
 The segmenter tests whether the protected classes are still there. So it must recognise them in rain and at night too,
 unlike the segmenter under test. It shares nothing with the generator, nor with the judges that measure its quality.
@@ -20,7 +20,7 @@ from demo.under_test.train_segmenter import ARCHITECTURE, trained
 
 
 class RoadScenes:
-    """The road scenes of a set and their twins, half of them mirrored."""
+    """A set's road scenes and their twins (same geometry, another look), half of them mirrored."""
 
     def __init__(self, scenes: SceneSet, seed: int) -> None:
         self._scenes, self._rng = scenes, random.Random(seed)

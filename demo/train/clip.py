@@ -1,9 +1,9 @@
-"""Trains the embedded CLIP: pictures and captions of the drawn world in one space, for the checks.
+"""Trains the embedded CLIP, which compares pictures and captions of the drawn world, for the checks.
 
-Each picture is also compared with a near miss of its caption: the caption of the same scene after one edit. The checks
-need CLIP to tell the two apart. Half of the texts are shorter ones, so that a bare "A red bird." works too. The
-training starts from the vision transformer of the trained captioner, if there is one: a few minutes then suffice
-instead of an hour. Saved in the format of a transformers CLIP, with its processor.
+Each picture is also compared with a near miss: its caption after one edit. The checks need CLIP to tell the two apart.
+Half of the texts are short, so that a bare "A red bird." works too. If there is a trained captioner, the training
+starts from its vision transformer. A few minutes then suffice instead of an hour. The result is saved in the format of
+a transformers CLIP, with its processor.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def new_processor(words: CLIPTokenizer) -> CLIPProcessor:
 
 @torch.no_grad()
 def take_over_eyes(model: CLIPModel, captioner: Path, pictures: torch.Tensor) -> None:
-    """Copy the vision transformer of a trained captioner of the same size; `pictures` is (count, 3, 128, 128).
+    """Copy the vision transformer of a trained captioner of the same size. `pictures` is (count, 3, 128, 128).
 
     There are three differences. CLIP's patch filters have no bias, so the captioner's bias is added to the positions.
-    CLIP normalises the patches before the first layer: that layer normalises them anyway, and the gain below keeps
-    their usual length. BLIP keeps queries, keys and values in one matrix.
+    CLIP normalises the patches before the first layer. That layer normalises them anyway, and the gain set below keeps
+    their usual length. BLIP stores queries, keys and values in one matrix.
     """
     theirs = BlipForConditionalGeneration.from_pretrained(captioner, dtype=torch.float32).vision_model
     ours = model.vision_model
@@ -109,7 +109,7 @@ def short_texts(scene: Scene, wording: Wording = CANONICAL) -> list[str]:
 
 
 def near_miss(scene: Scene, wording: Wording, rng: random.Random) -> str:
-    """Return the scene's caption after one change of the scene's look that the caption mentions."""
+    """Return the scene's caption after one edit of something that the caption mentions."""
     keyword = rng.choice(keywords(scene))
     new = rng.choice(keyword.alternatives)
     slot, _, place = keyword.slot.partition(" ")
@@ -123,7 +123,7 @@ def near_miss(scene: Scene, wording: Wording, rng: random.Random) -> str:
 
 
 def contrast(logits: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
-    """Return the cross-entropy of rows that may have several right columns. `logits` and `true` are (rows, columns)."""
+    """Return the cross-entropy of logits (rows, columns). `true` marks the right columns of each row, maybe several."""
     return -(logits.log_softmax(1).masked_fill(~true, 0).sum(1) / true.sum(1).clamp(min=1)).mean()
 
 

@@ -1,4 +1,4 @@
-"""Parts that all training programs share: command line, device, learning rate, progress line and checkpoints."""
+"""Functions that all training programs share: command line, device, learning rate, progress and checkpoints."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 """Folder of the shipped models."""
 
 TRAIN_SEEDS = 10_000_000
-"""First seed of training scenes. The report and the samples use smaller seeds, which no training uses."""
+"""First seed of the training scenes. Smaller seeds are for the report and the samples, which no training may see."""
 
 
 def arguments(name: str, default_minutes: float, can_go_on: bool = False) -> argparse.Namespace:
-    """Parse the options of a training program. `can_go_on` adds the option to train the finished model further."""
+    """Parse the options of a training program. `can_go_on` adds the option to continue from the finished model."""
     parser = argparse.ArgumentParser(description=f"Train the embedded {name} on the drawn world.")
     parser.add_argument("--minutes", type=float, default=default_minutes, help="time budget (default: %(default)s)")
     parser.add_argument(
@@ -47,8 +47,8 @@ def device() -> torch.device:
 def carried_over(
     new: torch.Tensor, vocabulary: Mapping[str, int], old: torch.Tensor, old_vocabulary: Mapping[str, int]
 ) -> torch.Tensor:
-    """Return `new` with the rows of all shared tokens from `old`, which continues a finished model with another
-    vocabulary. Both are (tokens, width); a vocabulary maps each token to its row.
+    """Return a copy of `new`, in which tokens that are in both vocabularies have their rows from `old`. Both tensors
+    are (tokens, width), and a vocabulary maps each token to its row.
     """
     both = [(row, old_vocabulary[token]) for token, row in vocabulary.items() if token in old_vocabulary]
     rows, old_rows = (torch.tensor(numbers) for numbers in zip(*both, strict=True))
@@ -67,7 +67,7 @@ class Run:
 
     Iterating yields step numbers until the time is spent. Only the training's own processor time counts: neither pauses
     nor the time of other programs. The share of time spent determines the learning rate (warm-up, then a cosine to a
-    twentieth). Every two minutes everything passed as `keep` is saved; a later run with the same name resumes from
+    twentieth). Every two minutes all objects passed as `keep` are saved; a later run with the same name resumes from
     there.
     """
 
@@ -88,7 +88,7 @@ class Run:
 
     @property
     def share(self) -> float:
-        """The share of the time that is spent, 0 to 1."""
+        """Share of the training time that has passed, 0 to 1."""
         return min(1.0, self._spent / self._budget)
 
     def __iter__(self) -> Iterator[int]:
@@ -112,13 +112,13 @@ class Run:
         self._line()
 
     def report(self, **figures: float) -> None:
-        """Add the figures of a training step to the running means in the progress line."""
+        """Show a step's figures in the progress line, as running means."""
         for key, value in figures.items():
             old = self._figures.get(key, value)
             self._figures[key] = 0.98 * old + 0.02 * value
 
     def save(self) -> None:
-        """Write the checkpoint atomically."""
+        """Write the checkpoint. If this is interrupted, the old checkpoint stays complete."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         state = {key: thing.state_dict() for key, thing in self._keep.items()}
         partial = self._file.with_suffix(".part")

@@ -1,11 +1,11 @@
-"""Initial weights with which a small LLaMA copies text before any training.
+"""Initial weights of a small LLaMA, which can copy text before any training.
 
-Rewriting a caption is mostly copying. From random weights, a model this small needs millions of tokens before it learns
-to copy (heads that look at the previous token, then heads that look for what followed the same token earlier). Here the
-first two layers start with such heads, which training may change.
+Rewriting a caption is mostly copying. From random weights, a model this small needs millions of tokens to learn it.
+Copying takes two kinds of attention heads: some look at the previous token, others look for what followed the same
+token earlier. Here the first two layers start with such heads, which training may change.
 
-At the start an embedding has four parts: a constant (for heads that look back a fixed distance), the token itself, the
-token before it, and the token two before it.
+An embedding has four parts: a constant (for heads that look back a fixed distance), the token itself, the token before
+it, and the one before that.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def _orthogonal(size: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def _turns(head: int, theta: float) -> torch.Tensor:
-    """Return the angle by which each pair of a head's numbers turns per position."""
+    """Return rotation angles: by how much each pair of a head's numbers turns from one position to the next."""
     return theta ** (-torch.arange(head // 2) / (head // 2))
 
 
 @torch.no_grad()
 def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
-    """Set the embeddings, the output, layer 0 and layer 1 of an untrained model with at least four heads per layer."""
+    """Make an untrained model copy: set embeddings, output, and layers 0 and 1. A layer needs at least four heads."""
     generator = torch.Generator().manual_seed(seed)
     width, heads = model.config.hidden_size, model.config.num_attention_heads
     head = width // heads

@@ -1,11 +1,11 @@
-"""Text examples for the embedded language model: prompt and target reply for the language stages of every recipe.
+"""Examples to train the embedded language model: prompt and target reply of the language stages of all recipes.
 
-The target reply comes from the drawn world (`demo.language`). Half of the captions are written by it, in all forms and
-with all synonyms. The others are changed as people may change them: sentences dropped, moved or added, words swapped,
-words that the drawn world does not know. A keyword that occurs twice (two red cars) is listed once, and an edit changes
-both. A snowy caption does not mention the ground under the snow; if an edit melts the snow, the ground is grassy. A
-perturbation changes one place, without the consequences. If the world has no word of the requested type, the reply is
-"none". This module knows nothing of tokens or training.
+The drawn world (`demo.language`) gives the target replies. It also writes the captions, in all forms and with all
+synonyms. Half of them are then changed as people may do it: sentences dropped, moved or added, words swapped, unknown
+words. A keyword that occurs twice (two red cars) is listed once, and an edit changes both. A snowy caption does not
+mention the ground under the snow; if an edit melts the snow, the ground is grassy. A perturbation changes one place,
+without the consequences. If the world has no word of the requested type, the reply is "none". This module knows nothing
+of tokens or training.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from pipeline.checks.texts import counterfactual_checks
 PROMPTS = Path(__file__).resolve().parents[2] / "prompts" / "demo"
 STAGES = ("keywords", "alternatives", "counterfactuals", "perturbations")
 HIDDEN_GROUND = GROUNDS[0]
-"""The ground that an edited caption names if the edit removes the snow."""
+"""The ground that a caption names after an edit has removed the snow."""
 COUNTS = (1, 2, 3, 3, 3, 4, 5, 6, 8, 10)
 MOST_OPTIONS = 6  # maximum for any requested count
 EDIT_TYPES: dict[str, EditType] = {
@@ -84,7 +84,7 @@ ASKED_TYPES: dict[EditType, int] = {
     "subject": 1,
     "domain": 1,
 }
-"""Relative frequency of each requested type of perturbation. The world has no words for the last two types."""
+"""Relative frequency of each requested edit type. The world has no words for the last two types."""
 NO_EDIT = "none"
 
 
@@ -103,7 +103,7 @@ CHOICES = {
     "h": _with_names(HILLS),
     "x": THINGS,
 }
-"""All words of the drawn world that can fill a slot, by the slot's first letter."""
+"""All words of the drawn world for a slot (an open place in a caption), by the first letter of the slot's name."""
 MORE = {"c": MORE_COLOURS, "w": MORE_WEATHERS, "t": MORE_TIMES, "g": MORE_GROUNDS, "x": WORDS} | dict.fromkeys(
     "lbrh", MORE_LOOKS
 )
@@ -125,15 +125,15 @@ class Draft:
     """Words that no edit may touch: the label, or the protected objects."""
 
     def text(self) -> str:
-        """Return the caption."""
+        """Return the caption with all slots filled."""
         return " ".join(_SLOT.sub(lambda match: self._fill(match[1]), sentence) for sentence in self.sentences)
 
     def with_slots(self, **changes: str) -> Draft:
-        """Return the draft with other values in some slots."""
+        """Return the draft with `changes` of the values in its slots."""
         return dataclasses.replace(self, slots={**self.slots, **changes})
 
     def open_slots(self) -> list[str]:
-        """Return the visible slots in caption order; a word that occurs twice is listed once."""
+        """Return the visible slots in caption order. If slots have the same word, only the first one is listed."""
         open_ones: dict[str, str] = {}
         for name in _SLOT.findall(" ".join(self.sentences)):
             if name == "land" and canonical(self.slots["w"]) != "snowy":
@@ -156,20 +156,20 @@ class Draft:
 
 @dataclass(frozen=True)
 class Example:
-    """The prompt of one stage and its target reply. Unused fields are empty."""
+    """One training example of a stage: the values in its prompt and the target reply. Unused fields are empty."""
 
     stage: str
     task: Task
     caption: str
     reply: str
-    """The reply. Every newline is followed by one space, so that words are the same tokens as in running text."""
+    """The target reply. A space follows each newline, so that words become the same tokens as in running text."""
     keywords: tuple[str, ...] = ()
     edits: Mapping[str, str] = field(default_factory=dict)
     count: int = 0
     edit_type: str = ""
 
     def prompt(self, templates: Mapping[str, str]) -> str:
-        """Return the prompt as the pipeline sends it."""
+        """Return the prompt of the stage, as the pipeline sends it."""
         edits = "; ".join(f"{old} -> {new}" for old, new in self.edits.items())
         return Template(templates[self.stage]).substitute(
             task=self.task.describe(),
@@ -187,7 +187,7 @@ def load_templates(folder: Path = PROMPTS) -> dict[str, str]:
 
 
 def draft_of(scene: Scene, wording: Wording = CANONICAL) -> Draft:
-    """Return the caption of a scene with open slots: `draft_of(scene, wording).text() == caption(scene, wording)`."""
+    """Return the caption of a scene as a draft: `draft_of(scene, wording).text() == caption(scene, wording)`."""
     look, name = scene.look, wording.name
     ground = HIDDEN_GROUND if look.weather == "snowy" else look.ground
     slots = {"w": look.weather, "t": TIME_PHRASES[look.time], "g": ground, "r": look.water}
@@ -212,7 +212,7 @@ def draft_of(scene: Scene, wording: Wording = CANONICAL) -> Draft:
 
 
 def random_word(rng: random.Random) -> str:
-    """Return a word that the model may never have met."""
+    """Return a random word, or random letters, that the model may never have met."""
     kind = rng.random()
     if kind < 0.5:
         return rng.choice(WORDS)
@@ -228,8 +228,8 @@ def random_phrase(rng: random.Random, longest: int = 3) -> str:
 
 
 def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> str:
-    """Return another value for a slot: with probability `known` a value of the drawn world, otherwise a value of the
-    same kind that the world does not know, and sometimes random words.
+    """Return a random new value for a slot. With probability `known` the drawn world knows it. Otherwise it is another
+    value that fits the slot. In both cases it is sometimes random words.
     """
     kind = slot[0]
     pool = CHOICES.get(kind, ()) if rng.random() < known else MORE.get(kind, ())
@@ -238,7 +238,7 @@ def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> st
 
 
 def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
-    """Return a task: mostly the task of the scene, at times one with other classes or of the other kind."""
+    """Return a random task: mostly the task of the scene, sometimes with other classes or of the other kind."""
     other = rng.random() < 0.06
     if (scene.family == "object") != other:
         return Task("classification", label=label or rng.choice(("road", "street", "car", random_word(rng))))
@@ -251,7 +251,7 @@ def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
 
 
 def _rename(rng: random.Random, draft: Draft) -> Draft:
-    """Return the draft with a random phrase as its label."""
+    """Return the draft with its label replaced by a random phrase."""
     label, pattern = random_phrase(rng, 2), re.compile(rf"\b{draft.protected[0]}\b")
     return dataclasses.replace(
         draft, sentences=tuple(pattern.sub(label, s) for s in draft.sentences), protected=(label,)
@@ -259,7 +259,7 @@ def _rename(rng: random.Random, draft: Draft) -> Draft:
 
 
 def _refill(rng: random.Random, draft: Draft) -> Draft:
-    """Return the draft with some of the world's words replaced by words that the world does not know."""
+    """Return the draft with one or two slots filled with words that the drawn world does not know."""
     shown = draft.open_slots()
     chosen = rng.sample(shown, min(len(shown), rng.choice((1, 1, 2))))
     return draft.with_slots(**{name: new_value(rng, name, draft.slots[name], known=0.0) for name in chosen})
@@ -319,7 +319,7 @@ CHANGES: tuple[Callable[[random.Random, Draft], Draft], ...] = (
 
 
 def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[Draft, str]:
-    """Return a random caption of the scene, and its label. The share 1 - `own` of captions is changed as by people."""
+    """Return a random caption of the scene, and its label. With probability 1 - `own` it is changed as by people."""
     draft = draft_of(scene, random_wording(rng))
     if rng.random() >= own:
         if scene.family == "object" and rng.random() < 0.25:
@@ -330,23 +330,23 @@ def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[D
 
 
 def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
-    """Return at most `count` random alternatives of a keyword, from `options_of`."""
+    """Return at most `count` random alternatives of a keyword, in the words of the drawn world."""
     options = options_of(keyword)
     return rng.sample(options, min(count, len(options), MOST_OPTIONS))
 
 
 def options_of(keyword: str) -> list[str]:
-    """Return all alternatives that the drawn world has for a keyword. An unknown keyword gets the alternatives of added
-    things.
+    """Return all alternatives of a keyword in the drawn world. For an unknown keyword, these are things such as people
+    may add to a scene.
     """
     kinds = [kind for kind in CHOICES if keyword in CHOICES[kind] or keyword in MORE[kind]]
     return [value for value in CHOICES[kinds[0] if kinds else "x"] if canonical(value) != canonical(keyword)]
 
 
 def edit_type_of(old: str, new: str) -> EditType | None:
-    """Return the type of a change, by the world's words for the new text. None if the world does not know the new text,
-    if the old text is of another type, or if both texts name the same thing. An article may change too ("a red" to "an
-    orange"), and the first word of a phrase may stay ("at dusk" to "at night").
+    """Return the edit type of a change from text `old` to `new`. None if the drawn world does not know `new`, if `old`
+    is of another type, or if both mean the same. An article may change too ("a red" to "an orange"), and the first word
+    of a phrase may stay ("at dusk" to "at night").
     """
     before, after = (re.sub(r"^an? ", "", text.lower()) for text in (old, new))
     kinds_before, kinds_after = _kinds_of(before), _kinds_of(after)
@@ -357,7 +357,7 @@ def edit_type_of(old: str, new: str) -> EditType | None:
 
 
 def _kinds_of(words: str) -> dict[str, str]:
-    """Return the values of the drawn world that are or end with these words, by the first letter of their slots."""
+    """Return the world's values that are, or end with, this text, by the first letter of the slot that they fill."""
     return {
         kind: value
         for kind, choices in CHOICES.items()
@@ -367,7 +367,7 @@ def _kinds_of(words: str) -> dict[str, str]:
 
 
 def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
-    """Return an example whose reply lists all unprotected keywords with their edit types. None without a keyword."""
+    """Return an example whose reply lists all unprotected keywords with their edit types, or None without any."""
     named = " ".join((*draft.protected, *task.kept())).split()
     names = [name for name in draft.open_slots() if not set(draft.slots[name].split()) & set(named)]
     lines = [f"{draft.slots[name]} | {EDIT_TYPES[name[0]]}" for name in names]
@@ -375,7 +375,7 @@ def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | 
 
 
 def alternatives_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
-    """Return an example with alternatives of some or all keywords of the caption, sometimes also of random words."""
+    """Return an example whose reply lists alternatives of some or all keywords, sometimes also of random words."""
     words = [draft.slots[name] for name in draft.open_slots()]
     if rng.random() < 0.3 and words:
         words = sorted(rng.sample(words, rng.randint(1, len(words))), key=words.index)
@@ -389,7 +389,7 @@ def alternatives_example(rng: random.Random, draft: Draft, task: Task) -> Exampl
 
 
 def open_span(rng: random.Random, draft: Draft) -> Draft:
-    """Return the draft with one to three fixed words turned into a slot, as if a person had chosen a keyword."""
+    """Return the draft with a new slot for one to three fixed words, as if a person had chosen them as a keyword."""
     index = rng.randrange(len(draft.sentences))
     words = draft.sentences[index].rstrip(".").split(" ")
     start = rng.randrange(len(words))
@@ -409,7 +409,7 @@ def open_span(rng: random.Random, draft: Draft) -> Draft:
 
 
 def nonsense_draft(rng: random.Random) -> Draft:
-    """Return a draft of a few random words with some slots. A reply can only copy and replace its words."""
+    """Return a draft of a few random words, some as slots. The right reply only copies and replaces these words."""
     words = list(dict.fromkeys(random_word(rng) for _ in range(rng.randint(3, 10))))
     chosen = rng.sample(range(len(words)), rng.randint(1, min(3, len(words))))
     slots = {f"s{i}": words[i] for i in chosen}
@@ -418,8 +418,8 @@ def nonsense_draft(rng: random.Random) -> Draft:
 
 
 def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsense: float = 0.0) -> Example | None:
-    """Return an example of one or more edits with the resulting caption. With probability `nonsense` the caption is of
-    random words.
+    """Return an example with one or more edits, whose reply is the edited caption. With probability `nonsense` the
+    caption consists of random words.
     """
     if rng.random() < nonsense:
         draft = nonsense_draft(rng)
@@ -434,13 +434,13 @@ def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsens
 
 
 def apply(draft: Draft, edits: Mapping[str, str]) -> str:
-    """Return the edited caption: each slot whose value is a key of `edits` gets the value of that key."""
+    """Return the edited caption. `edits` maps old values of slots to new ones."""
     return draft.with_slots(**{name: edits.get(value, value) for name, value in draft.slots.items()}).text()
 
 
 def perturbation_example(rng: random.Random, draft: Draft, task: Task, edit_type: EditType | None = None) -> Example:
-    """Return an example of one edit of a type (drawn if None) at one place, or "none" if no word of the type may
-    change.
+    """Return an example with one edit of a type (random if None) in one place. Its reply is "none" if no word of the
+    type may change.
     """
     edit_type = edit_type or rng.choices(list(ASKED_TYPES), list(ASKED_TYPES.values()))[0]
     draft, named = _settled(draft), set(" ".join((*draft.protected, *task.kept())).split())
@@ -460,7 +460,7 @@ def perturbation_example(rng: random.Random, draft: Draft, task: Task, edit_type
 
 
 def _settled(draft: Draft) -> Draft:
-    """Return the same caption with sentences on ground and water that no longer depend on the weather."""
+    """Return the same caption, but changing the weather no longer changes its sentences on ground and water."""
     weather = draft.slots["w"]
     land, water = ground_sentence(weather, "{g}"), water_sentence(weather, "{r}")
     sentences = tuple(one.replace("{land}", land).replace("{water}", water) for one in draft.sentences)
@@ -475,7 +475,7 @@ MAKERS: Mapping[str, Callable[[random.Random, Draft, Task], Example | None]] = {
 
 
 def random_example(rng: random.Random, stage: str, seed: int, own: float = 0.45, nonsense: float = 0.0) -> Example:
-    """Return a random example of a stage on the scene of `seed`. See `random_draft` and `counterfactual_example`."""
+    """Return a random example of `stage` for the scene of `seed`. `own` is the share of unchanged captions."""
     scene = random_scene(seed)
     while True:
         draft, label = random_draft(rng, scene, own)

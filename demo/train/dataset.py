@@ -1,7 +1,7 @@
-"""Renders the training scenes once, into memory-mapped files that every recipe reads.
+"""Renders the training scenes once, into memory-mapped files that all training programs read.
 
-Each scene has a twin: the same geometry with another look. The pair teaches the ControlNet that rain, snow, clouds and
-shadows in the source's edges need not reappear.
+Each scene has a twin: the same geometry with another look. From such pairs the ControlNet learns that rain, snow,
+clouds and shadows in the source's edges need not reappear.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHUNK = 100
 
 
 def train_scene(index: int) -> Scene:
-    """Return the training scene of an index."""
+    """Return the training scene with this index."""
     return random_scene(TRAIN_SEEDS + index)
 
 
@@ -37,7 +37,7 @@ def twin(scene: Scene) -> Scene:
 
 @dataclass(frozen=True)
 class SceneSet:
-    """`count` training scenes. `images` and `twins` uint8 (count, 128, 128, 3); `masks` uint8 (count, 128, 128)."""
+    """`count` training scenes: `images` and `twins` uint8 (count, 128, 128, 3), and `masks` uint8 (count, 128, 128)."""
 
     count: int
     images: np.ndarray
@@ -45,11 +45,11 @@ class SceneSet:
     masks: np.ndarray
 
     def scene(self, index: int) -> Scene:
-        """Return the scene in `images[index]`."""
+        """Return the description of the scene in `images[index]`."""
         return train_scene(index)
 
     def twin(self, index: int) -> Scene:
-        """Return the scene in `twins[index]`."""
+        """Return the description of the scene in `twins[index]`."""
         return twin(train_scene(index))
 
 

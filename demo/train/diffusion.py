@@ -1,7 +1,7 @@
 """Trains the text encoder, UNet and Canny ControlNet of the embedded Stable Diffusion, together and from nothing.
 
-It needs the trained autoencoder. Each example has a scene's latents and caption, and the edges of the scene itself or,
-more often, of its twin: same geometry, another look. The models use v-prediction on a schedule rescaled to zero
+This needs the trained autoencoder. Each example has a scene's latents and caption, and edges: of the scene itself or,
+more often, of its twin (same geometry, another look). The models use v-prediction on a schedule rescaled to zero
 terminal SNR (Lin et al., "Common Diffusion Noise Schedules and Sample Steps are Flawed", 2024), so that day can become
 night in a few steps: an epsilon model cannot change the mean brightness. Thin and small objects weigh more in the loss.
 Otherwise they would vanish in their surroundings, although captions name their colours.
@@ -47,26 +47,26 @@ CAPTION_DROPOUT = 0.1
 EDGE_DROPOUT = 0.05
 """Share of the examples with an empty control image."""
 ALONE = 0.1
-"""Share of the examples without the ControlNet's output. From these the UNet learns to draw without a control image."""
+"""Share of the examples without the ControlNet's output, so that the UNet learns to draw without a control image."""
 WITHOUT_SUBJECT = 0.12
 """Share of the examples that show a scene without its subject."""
 TWIN_EDGES = 0.65
-"""Share of the examples with the edges of the twin, which has the same geometry under another look."""
+"""Share of the examples whose control image has the edges of the twin (same geometry, another look)."""
 EXTRA_WEIGHT = {
     "road": {"vehicle": 2.5, "pedestrian": 8.0, "lane marking": 8.0, "pavement": 1.5},
     "object": {"object": 2.0, "vegetation": 5.0},
 }
-"""Weight of a pixel in the loss in addition to 1, by family of scenes and class. Pedestrians and lane markings are two
-to five pixels wide, and a quarter of that in the latents. The vegetation behind an object is hills in haze, whose
-colours are four times more similar than those of cars."""
+"""Additional weight of a pixel in the loss, by family of scenes and class. Other pixels have the weight 1. Pedestrians
+and lane markings are only two to five pixels wide, and a quarter of that in the latents. The vegetation behind an
+object is hills in haze, whose colours are four times more similar than those of cars."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
-"""Number of pixels from which a car or a person has the plain extra weight. Smaller ones get up to `MOST` times as
-much, so that each counts equally. Otherwise the colour of the farthest of three cars would hardly be learnt."""
+"""Number of pixels of a large car or person, which has the plain additional weight. Smaller ones have up to `MOST`
+times as much, so that objects count equally. Otherwise the colour of the third car would hardly be learnt."""
 MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
-"""Relative frequency of road scenes by number of cars. Object scenes have 1, since they are learnt sooner."""
+"""Relative frequency in training of road scenes by number of cars. Object scenes, which are learnt sooner, have 1."""
 GOING_ON = 4e-4
-"""Learning rate when a finished model is trained further. It is lower than at first, so that nothing learnt is lost."""
+"""Learning rate when a finished model is trained further. A rate as high as at first would make the model forget."""
 EMA_DECAY = 0.999
 
 
@@ -112,9 +112,9 @@ def new_models(tokenizer: CLIPTokenizer) -> tuple[CLIPTextModel, UNet2DCondition
 def wake(controlnet: ControlNetModel) -> None:
     """Initialise the ControlNet so that edges influence the image from the first training step.
 
-    Outputs that start at zero protect a trained UNet. Here both networks start from nothing, and zero would only
-    suppress the edges. The usual initialisation of the edge encoder shrinks thin edges to a thousandth. So its
-    convolutions have He's initialisation, which keeps the size of edges.
+    Usually its outputs start at zero, to protect a trained UNet. Here both networks start from nothing, so zeros would
+    only suppress the edges. The usual initialisation of the edge encoder also shrinks thin edges to a thousandth. So
+    its convolutions use He's initialisation, which keeps the size of edges.
     """
     embedding = controlnet.controlnet_cond_embedding
     for layer in (embedding.conv_in, *embedding.blocks, embedding.conv_out):
@@ -126,7 +126,7 @@ def wake(controlnet: ControlNetModel) -> None:
 
 
 def new_scheduler() -> DDIMScheduler:
-    """Return the noise schedule of training and of drawing."""
+    """Return the noise schedule, which is the same for training and drawing."""
     return DDIMScheduler(
         num_train_timesteps=1000,
         beta_schedule="scaled_linear",
@@ -141,7 +141,7 @@ def new_scheduler() -> DDIMScheduler:
 
 
 def prompt(scene: Scene, template: Prompt, rng: np.random.Generator) -> str:
-    """Return the diffusion prompt of a scene, now and then with sentences missing or in another order."""
+    """Return the diffusion prompt of a scene. Sometimes sentences are missing or in another order."""
     text = caption(scene, random_wording(random.Random(int(rng.integers(1 << 30)))))
     if rng.random() < 0.15:
         first, *rest = text.removesuffix(".").split(". ")
@@ -208,17 +208,17 @@ def extra_weights(mask: np.ndarray, family: str) -> np.ndarray:
 
 
 def noise_levels(count: int) -> torch.Tensor:
-    """Return random time steps (count,), 0 to 999, most of them near pure noise.
+    """Return random time steps (count,), 0 to 999, most of them near pure noise, where geometry and colours are
+    decided.
 
-    Geometry and colours are decided near pure noise. Sampling in few steps hardly uses the other end, where the loss is
-    largest but least informative.
+    Sampling in few steps hardly uses the other end, where the loss is largest but least informative.
     """
     return (1000 * (1 - torch.rand(count) ** 1.5)).long().clamp(0, 999)
 
 
 def load_finished(out: Path, models: torch.nn.ModuleList, tokenizer: CLIPTokenizer) -> None:
     """Load the weights that `save` wrote into new models. Their vocabulary may differ: shared tokens keep their
-    embeddings, and a new synonym of a word of the drawn world starts from the embedding of that word.
+    embeddings, and a new synonym starts with the embedding of its standard word.
     """
     folders = (out / "stable-diffusion" / "text_encoder", out / "stable-diffusion" / "unet", out / "controlnet")
     states = [
@@ -238,7 +238,7 @@ def load_finished(out: Path, models: torch.nn.ModuleList, tokenizer: CLIPTokeniz
 def save(
     out: Path, text: CLIPTextModel, unet: UNet2DConditionModel, controlnet: ControlNetModel, tokenizer: CLIPTokenizer
 ) -> None:
-    """Write the pipeline in the diffusers layout, and the ControlNet in a folder beside it, as fp16 safetensors."""
+    """Write the pipeline in the diffusers layout, and the ControlNet in its own folder, as fp16 safetensors."""
     vae = AutoencoderTiny.from_pretrained(out / "stable-diffusion" / "vae")
     pipe = StableDiffusionControlNetPipeline(
         vae=vae,

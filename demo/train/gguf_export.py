@@ -1,6 +1,6 @@
 """Writes a LlamaForCausalLM and its sentencepiece BPE model as one GGUF file in fp16, as llama.cpp reads it.
 
-This works for any such model.
+Works for any such model.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def gguf_name(name: str) -> str:
 
 
 def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Reorder rows of a q or k weight: transformers rotates half against half, llama.cpp neighbour with neighbour."""
+    """Reorder rows of a q or k weight: transformers pairs a head's two halves for rotation, llama.cpp neighbours."""
     rows, columns = weight.shape
     return weight.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
 
 
 def export(model: LlamaForCausalLM, pieces: SentencePieceProcessor, path: Path, name: str) -> None:
-    """Write a model and its tokenizer to `path` atomically. The vocabulary of `pieces` must be the model's."""
+    """Write a model and its tokenizer `pieces` into a GGUF file, atomically. Both must have the same vocabulary."""
     config = model.config
     if pieces.vocab_size() != config.vocab_size:
         raise ValueError(f"the tokenizer has {pieces.vocab_size()} pieces, the model {config.vocab_size}")

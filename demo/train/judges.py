@@ -1,6 +1,6 @@
 """Trains the judges of the report (`demo.judges`) on rendered scenes: where everything is, and what the image shows.
 
-The pictures are randomly softened, so that the blur and noise of a generated image do not count against it.
+The pictures are randomly softened, so that the judges also read generated images, which are blurred and noisy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.5])
 
 
 def colour_loss(scores: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, float]:
-    """Return the loss and the share of right colours, by the mean score of each colour in each coloured object.
+    """Return the loss and the share of right colours. An object's colour is the one with the highest mean score.
     `scores` is (n, c, 64, 64).
     """
     pooled, targets = [], []
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def save_judges(net: JudgeNet, file: Path) -> None:
-    """Save the weights in fp16; counts remain integers."""
+    """Save the weights in fp16. Integers, which count training batches, stay integers."""
     state = net.cpu().state_dict()
     halves = {name: value.half() if value.is_floating_point() else value for name, value in state.items()}
     save_file({name: value.contiguous() for name, value in halves.items()}, file)

@@ -1,7 +1,7 @@
 """Trains the embedded language model: a small LLaMA with its own tokenizer, shipped as one GGUF file.
 
-`python -m demo.train.llama` makes the tokenizer, trains on `demo.train.corpus`, exports, and scores the exported file
-through ctransformers. The loss counts the reply, and a little the prompt, which teaches copying early. Batches hold
+`python -m demo.train.llama` makes the tokenizer, trains on `demo.train.corpus`, exports the model, and scores the
+exported file through ctransformers. The prompt counts a little in the loss, which teaches copying early. Batches hold
 examples of similar length, so that little of them is padding.
 
 The shipped file learnt its perturbations later, with the other stages among the examples (`--go-on`): 1,609 steps at a
@@ -33,12 +33,12 @@ VOCABULARY = 1280
 SENTENCES = 20_000
 """Number of examples from which the tokenizer is trained."""
 WORDING_SHARES = {"keywords": 2, "alternatives": 2, "counterfactuals": 6}
-"""Relative numbers of examples by stage for the tokenizer. They contain all words, so no other stage is needed."""
+"""Relative numbers of examples by stage for training the tokenizer. These stages contain all words that are needed."""
 SHARES = {**WORDING_SHARES, "alternatives": 3, "perturbations": 5}
 POOL = 1024
-"""Number of examples that are sorted by length and cut into batches together."""
+"""Number of examples that are sorted by length together, and then cut into batches."""
 NONSENSE = 0.25
-"""Share of counterfactual examples that are short nonsense, from which the model learns copying fastest."""
+"""Share of counterfactual examples that are short nonsense. From these the model learns copying fastest."""
 PROMPT_WEIGHT = 0.1
 IGNORED = -100
 
@@ -46,9 +46,8 @@ IGNORED = -100
 def short_attention(
     module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, _: object, scaling: float, **__: object
 ) -> tuple[torch.Tensor, None]:
-    """Compute causal attention in plain steps, (batch, heads, length, width) to (batch, length, heads, width).
-
-    On a CPU and at these lengths it is a quarter faster than the fused kernel, including the backward pass.
+    """Compute causal attention from (batch, heads, length, width) to (batch, length, heads, width), in plain steps. On
+    a CPU with such short texts, this is a quarter faster than the fused kernel, including the backward pass.
     """
     future = torch.full((q.shape[2], q.shape[2]), float("-inf"), dtype=q.dtype).triu(1)
     scores = torch.matmul(q * scaling, k.transpose(2, 3)) + future
@@ -77,14 +76,14 @@ def new_model() -> LlamaForCausalLM:
 
 
 def random_examples(rng: random.Random, count: int, shares: Mapping[str, int] = SHARES) -> list[Example]:
-    """Return examples of all stages, on scenes reserved for training."""
+    """Return examples of all stages, in the proportions `shares`, for scenes that are reserved for training."""
     stages = rng.choices(list(shares), list(shares.values()), k=count)
     seeds = [rng.randrange(TRAIN_SEEDS, 2 * TRAIN_SEEDS) for _ in stages]
     return [random_example(rng, stage, seed, nonsense=NONSENSE) for stage, seed in zip(stages, seeds, strict=True)]
 
 
 def train_pieces(lines: Iterator[str], vocabulary: int) -> bytes:
-    """Train a sentencepiece BPE model with byte fallback. Like llama.cpp, the model normalizes no text."""
+    """Return a sentencepiece BPE model with byte fallback, trained on `lines`. Like llama.cpp, it changes no text."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=lines,
@@ -103,7 +102,7 @@ def train_pieces(lines: Iterator[str], vocabulary: int) -> bytes:
 
 
 def make_tokenizer(path: Path) -> None:
-    """Train the tokenizer on examples of the corpus, and save it. The drawn world's words become single tokens."""
+    """Train the tokenizer on examples of the corpus, and save it. Each word of the drawn world becomes one token."""
     templates = load_templates()
     examples = random_examples(random.Random(0), SENTENCES, WORDING_SHARES)
     lines = (line for e in examples for line in f"{e.prompt(templates)} {e.reply}".split("\n"))
@@ -112,7 +111,7 @@ def make_tokenizer(path: Path) -> None:
 
 
 class Batches:
-    """Endless batches of at most about `tokens` tokens: ids, next ids, and loss weights, each (examples, length)."""
+    """Endless batches of about `tokens` tokens or fewer: token ids, next ids and loss weights, (examples, length)."""
 
     def __init__(self, pieces: sentencepiece.SentencePieceProcessor, seed: int, tokens: int) -> None:
         self._pieces, self._rng, self._tokens = pieces, random.Random(seed), tokens

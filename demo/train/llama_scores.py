@@ -15,12 +15,12 @@ from pipeline.models.language import which_build
 MODEL = Path(__file__).resolve().parent.parent / "weights" / "llama" / "model.gguf"
 """Path of the shipped model."""
 SAMPLING = {"temperature": 0.2, "top_p": 0.95, "repetition_penalty": 1.0, "max_new_tokens": 256, "reset": True}
-"""Sampling settings of the pipeline. A repetition penalty would hinder copying."""
+"""The pipeline's sampling settings. There is no repetition penalty, which would hinder copying."""
 
 
 @dataclass
 class Tally:
-    """Counts of tests that passed, by name."""
+    """Counts of tests by name, and of those that passed."""
 
     passed_by_test: dict[str, int] = field(default_factory=dict)
     count_by_test: dict[str, int] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Tally:
 
 
 def load(path: Path, threads: int = 1) -> Any:
-    """Return the model as the pipeline loads it."""
+    """Load the model as the pipeline does."""
     from ctransformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(
@@ -89,7 +89,7 @@ def _score_counterfactual(tally: Tally, group: str, example: Example, reply: str
 
 
 def _score_perturbation(tally: Tally, group: str, example: Example, reply: str) -> None:
-    """Score the reply to a request for one edit. Any single edit of the requested type is right."""
+    """Score the reply to a request for one edit. It is right if it makes one edit of the requested type, whichever."""
     text = reply.strip()
     miss = f"{example.edit_type}: {example.caption}\n   {text!r}\n   like {example.reply!r}"
     if example.reply == NO_EDIT:
@@ -110,8 +110,8 @@ SCORERS = {
 
 
 def score(path: Path, count: int = 100, first_seed: int = 5_000_000, misses: int = 5) -> Mapping[str, float]:
-    """Print and return the share of passed tests by name. Test each stage on `count` captions of the drawn world and on
-    `count` changed captions.
+    """Print and return the share of passed tests by name. Each stage is tested on `count` captions as the drawn world
+    writes them, and on `count` captions changed as people may do it.
     """
     model, templates, tally = load(path), load_templates(), Tally()
     rng = random.Random(first_seed)

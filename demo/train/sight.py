@@ -1,4 +1,4 @@
-"""Helps a vision transformer to learn from few pictures: by good first filters, and by additional tasks in training.
+"""Helps a vision transformer to learn from few pictures, with good first filters and additional training tasks.
 
 A transformer that learns from captions alone needs far more pictures than a CPU can show it. Here it begins with patch
 filters taken from the pictures themselves. While it trains, small heads predict what each patch and the whole picture
@@ -47,7 +47,7 @@ WHOLE = {
     "hills": len(HILLS),
     **{f"colour {i}": len(COLOURS) for i in range(MAX_VEHICLES)},
 }
-"""Questions about the whole picture, each with its number of possible answers."""
+"""Questions about the whole picture, each with the number of its possible answers."""
 _WEIGHTS = {"pedestrians": 3.0, "colour 1": 2.0, "colour 2": 3.0}
 """Weights of questions that are hard (pedestrians are thin) or rare (few scenes have three vehicles)."""
 _PEDESTRIAN = SEMANTIC_CLASSES.index("pedestrian")
@@ -56,7 +56,7 @@ _NO_THING = len(COLOURS)
 
 
 def whole_answers(scene: Scene) -> list[int]:
-    """Return the index of the right answer to each question in `WHOLE`; `_UNASKED` if the picture does not show it."""
+    """Return the index of each question's right answer, or `_UNASKED` if the picture does not show it. See `WHOLE`."""
     look, road = scene.look, scene.family == "road"
     shows_ground = look.weather != "snowy" and scene.label not in WATER_CLASSES
     colours = [COLOURS.index(colour) for colour in look.colours] + [_UNASKED] * (MAX_VEHICLES - len(look.colours))
@@ -77,8 +77,8 @@ def whole_answers(scene: Scene) -> list[int]:
 
 
 class Lessons(nn.Module):
-    """Heads that predict from each patch what it shows (semantic class, paint colour, which vehicle), and from the
-    class token the answers to `WHOLE`.
+    """Small networks for additional tasks. From each patch they predict what it shows (class, paint colour, which
+    vehicle), and from the class token the answers to `WHOLE`.
     """
 
     def __init__(self, hidden: int, patch: int) -> None:
@@ -94,7 +94,7 @@ class Lessons(nn.Module):
         self.whole = nn.Linear(hidden, sum(WHOLE.values()))
 
     def forward(self, states: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, dict[str, float]]:
-        """Return the loss and shares of right answers for `states` (count, 1 + patches, hidden), class token first."""
+        """Return the loss and shares of right answers. `states` is (count, 1 + patches, hidden), class token first."""
         states = states.float()
         loss = states.new_zeros(())
         for name, shares in self._patch_shares(batch).items():
@@ -119,7 +119,7 @@ class Lessons(nn.Module):
         return loss, figures
 
     def _patch_shares(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return by question the share of each answer in each patch, (count, patches, answers). All 0 if unknown."""
+        """Return by question each answer's share of a patch, (count, patches, answers). Unknown cars have zeros."""
         masks = batch.masks.numpy()
         colours = np.full(masks.shape, _NO_THING, np.int64)
         places = np.full(masks.shape, max(CAR_PLACES), np.int64)
@@ -167,7 +167,7 @@ def start_from_pictures(patch_embedding: nn.Conv2d, pictures: torch.Tensor) -> N
 
 
 def grid_positions(cells: int, hidden: int) -> torch.Tensor:
-    """Return sines and cosines of each patch's row and column, (1 + cells², hidden). The class token has zeros."""
+    """Return sines and cosines of each patch's row and column, (1 + cells², hidden). The class token has 0."""
     quarter = hidden // 4
     frequencies = math.pi / cells * 2 ** torch.linspace(0, math.log2(cells), quarter)
     angles = (torch.arange(cells) + 0.5)[:, None] * frequencies[None, :]

@@ -1,6 +1,6 @@
 """Trains the segmenter of the drawn world, which finds objects by a phrase: `make train-subjects`.
 
-The network predicts one of `WORDS` for each pixel. A phrase is a set of these words, so phrases need no training.
+The network predicts one of `WORDS` for each pixel. Each phrase has a set of these words, so it needs no training.
 """
 
 from __future__ import annotations
@@ -48,27 +48,26 @@ PHRASES: dict[str, tuple[str, ...]] = {
     "object": OBJECT_CLASSES,
     "thing": (*OBJECT_CLASSES, "vehicle", "pedestrian"),
 }
-"""Words of each phrase that the segmenter knows."""
+"""Phrases that the segmenter knows, each with its words."""
 SINGLE = ("vehicle", "pedestrian")
 """Words for objects that may occur several times in a picture. All pixels of any other word count as one object."""
 CHECK_SEEDS = range(5_800_000, 5_800_200)
 """Seeds of the scenes to check on, smaller than all seeds used in training. So no training saw these scenes."""
 FLOORS = {"object": 0.93, "car": 0.95, "pedestrian": 0.78}
-"""Minimum mean IoU that a trained model must reach, by kind of object."""
+"""Minimum mean IoU of a trained model, by kind of object."""
 RIM_FLOOR = 0.98
-"""Minimum share of the wrong pixels that must lie within one pixel of the object's true rim."""
+"""Minimum share of the wrong pixels that must be within one pixel of the true outline of the object."""
 BATCH = 12
 EMPTY, PASTED = 0.08, 0.15
-"""Shares of pictures without their subject, and of pictures whose subject was pasted on another background."""
+"""Share of training pictures without a subject, and share with a subject pasted onto another background."""
 RIM, SCENERY_SHARE = 3.0, 0.3
-"""Extra weight in the loss for two pixels on both sides of an object's rim, and weight of the loss of naming each
-pixel's word."""
+"""Extra weight in the loss near outlines (two pixels on each side), and weight of the second loss in `loss_of`."""
 EMA_DECAY = 0.998
 
 
 @dataclass(frozen=True)
 class Example:
-    """A picture, uint8 (128, 128, 3), the index of the word of each pixel, (128, 128), and a subject to paste on it."""
+    """A training picture, uint8 (128, 128, 3), each pixel's index into `WORDS`, (128, 128), and a subject to paste."""
 
     picture: np.ndarray
     words: np.ndarray
@@ -79,7 +78,7 @@ class Example:
 
 
 def example(rng: random.Random) -> Example:
-    """Return a random training picture. Half of all pictures are mirrored."""
+    """Return a random training picture, mirrored with probability 0.5."""
     scene = random_scene(TRAIN_SEEDS + rng.randrange(10_000_000))
     kind = rng.random()
     if kind < EMPTY:
@@ -97,7 +96,7 @@ def example(rng: random.Random) -> Example:
 
 
 def drawn(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Return the picture of a scene, and for each pixel the index into `WORDS`."""
+    """Return the picture of a scene, and the index into `WORDS` of each pixel."""
     picture, mask = render(scene)
     names = [*SEMANTIC_CLASSES]
     names[names.index("object")] = scene.label or "bird"  # a road has no object
@@ -107,7 +106,7 @@ def drawn(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _background(scene: Scene, rng: random.Random) -> Scene:
-    """Return this scene or another one of its family, with a random look and without its subject."""
+    """Return this scene, or another one of its family, without its subject and with a random look."""
     if rng.random() < 0.5:
         scene = random_scene(TRAIN_SEEDS + rng.randrange(10_000_000), scene.family)
     look: Look = random_look(rng, len(scene.look.colours))
@@ -122,7 +121,7 @@ def _moved(picture: np.ndarray, words: np.ndarray, rng: random.Random) -> tuple[
 
 
 def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return pictures in -1..1 (BATCH, 3, 128, 128), half with the defects of `soften`, and word indices, int64."""
+    """Return `BATCH` pictures (BATCH, 3, 128, 128) in -1..1, half with the defects of `soften`, and word indices."""
     examples = [example(rng) for _ in range(BATCH)]
     images, pasted = (
         torch.from_numpy(np.stack(parts)).permute(0, 3, 1, 2).float() / 127.5 - 1
@@ -135,8 +134,8 @@ def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def loss_of(logits: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-    """Return the loss of finding objects, with all scenery as one class and more weight at rims, plus a smaller loss of
-    naming each pixel's word.
+    """Return a loss for finding objects, in which all scenery is one class and outlines weigh more. A smaller loss for
+    naming each pixel's word is added.
     """
     count = len(SCENERY)
     scenery = logits[:, :count].logsumexp(1, keepdim=True)
@@ -158,14 +157,13 @@ def save(net: PhraseNet, file: Path) -> None:
 
 
 def truth_of(taken: np.ndarray, thing: np.ndarray) -> np.ndarray:
-    """Return the connected piece of the true mask `thing` that overlaps most with the predicted mask `taken`."""
+    """Return the connected part of the true mask `thing` that overlaps most with the predicted mask `taken`."""
     numbers, count = label(thing, np.ones((3, 3)))
     return max((numbers == k for k in range(1, count + 1)), key=lambda piece: ((piece & taken).sum(), piece.sum()))
 
 
 def check(segmenter: Segmenter) -> None:
-    """Print the IoU of the masks that the segmenter finds on scenes that no training saw, and whether they reach the
-    floors.
+    """Print the IoU of the segmenter's masks on scenes that no training saw, and whether the minima are reached.
 
     A wrong pixel is at the rim if the true mask changes between it and one of its eight neighbours.
     """

@@ -1,7 +1,7 @@
 """Builds the tokenizers of the embedded models from the drawn world's own words.
 
 Every word of the world's captions, and a few hundred common ones, is one token. Anything else becomes shorter pieces
-and at last single bytes, so that any text can be encoded. Nothing here is learned from data: the word lists fix the
+and at last single bytes, so that any text can be encoded. Nothing is learned from data: word lists determine the
 vocabulary.
 """
 
@@ -86,7 +86,7 @@ def _scenes_with_every_word() -> list[Scene]:
 
 
 def clip_tokenizer(folder: Path) -> CLIPTokenizer:
-    """Write the tokenizer of the text encoders into `folder` (made if missing) and return it loaded from there.
+    """Write the tokenizer of the text encoders into `folder`, and return it. A missing folder is made.
 
     Like CLIP's own, it lower-cases, stops at `MAX_TOKENS` tokens and pads with the end token, whose id is the highest.
     """
@@ -106,10 +106,10 @@ def clip_tokenizer(folder: Path) -> CLIPTokenizer:
 
 
 def bert_tokenizer(folder: Path) -> BertTokenizer:
-    """Write the captioner's tokenizer into `folder` (made if missing) and return it loaded from there.
+    """Write the captioner's tokenizer into `folder`, and return it. A missing folder is made.
 
-    Keeps upper case, unlike BERT's usual one: a caption decodes to exactly the world's text. Id 2 starts a text and id
-    3 ends it.
+    Unlike BERT's own, it keeps upper case, so that a caption decodes to exactly the world's text. Id 2 starts a text
+    and id 3 ends it.
     """
     letters = [chr(code) for code in range(33, 127)]
     words = sorted(set(world_words()) | set(COMMON_WORDS))
@@ -127,7 +127,7 @@ def bert_tokenizer(folder: Path) -> BertTokenizer:
 
 
 def _merges(words: list[str]) -> list[tuple[str, str]]:
-    """Return byte-pair merges until each word is one piece: the most frequent first, then in alphabetical order."""
+    """Return the byte-pair merges that make each word one piece: frequent pairs first, then by alphabet."""
     splits = [[*word[:-1], word[-1] + "</w>"] for word in words]
     merges: list[tuple[str, str]] = []
     while True:

@@ -1,6 +1,6 @@
 """Words beyond the drawn world, so that the embedded language model learns to copy any word that a person types.
 
-Lists only; `demo.train.corpus` draws from them.
+`demo.train.corpus` takes words from these lists.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The demo's models under test, trained only on scenes of fair days, so that they fail on other weather and times."""
+"""The demo's models under test. Trained only on sunny and cloudy days, they fail under other conditions."""

@@ -1,4 +1,4 @@
-"""Training scenes of fair days, and the tables and checkpoints of the models under test."""
+"""Training scenes of fair days, and functions to check and save the models under test."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CONDITIONS: dict[str, dict[str, str]] = {
     "snow": {"weather": "snowy", "time": "day"},
     "fog": {"weather": "foggy", "time": "day"},
 }
-"""Weather and time of day in which the models under test are checked. Each condition has the same scenes."""
+"""Weather and time of day in which the models under test are checked. The scenes are the same in all conditions."""
 CHECK_SEEDS = range(4_000_000, 4_000_150)
 """Seeds of the scenes to check on, smaller than all seeds used in training. So no training saw these scenes."""
 MEAN = STD = (0.5, 0.5, 0.5)
 
 
 class FairScenes:
-    """The training scenes of one family (or of both, "") that show a fair day, pictures and twins alike."""
+    """The training pictures that show a fair day, of one family of scenes (or of both, "")."""
 
     def __init__(self, scenes: SceneSet, seed: int, family: str = "") -> None:
         self._scenes, self._rng = scenes, random.Random(seed)
@@ -44,8 +44,8 @@ class FairScenes:
                     self._rows.setdefault(scene.label or "road", []).append((index, other))
 
     def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor, list[str]]:
-        """Return a batch in which all classes are equally likely: images in -1..1 (count, 3, 128, 128), with
-        the defects of `soften`, half of them mirrored; masks, int64 (count, 128, 128); and the class of each image.
+        """Return a random batch with all classes equally likely: images in -1..1, masks, and the class of each image.
+        Images are (count, 3, 128, 128), half mirrored, with the defects of `soften`; masks are int64 (count, 128, 128).
         """
         labels = [self._rng.choice(list(self._rows)) for _ in range(count)]
         rows = [(*self._rng.choice(self._rows[label]), self._rng.choice((1, -1))) for label in labels]
@@ -57,7 +57,7 @@ class FairScenes:
 
 
 def check_scenes(family: str = "") -> Iterator[tuple[str, Scene, np.ndarray, np.ndarray]]:
-    """Yield each check scene under each of the `CONDITIONS`: condition, scene, picture uint8 (128, 128, 3), mask."""
+    """Yield each check scene in each of the `CONDITIONS`: condition, scene, picture uint8 (128, 128, 3), and mask."""
     for seed in CHECK_SEEDS:
         scene = random_scene(seed, family or None)
         for name, look in CONDITIONS.items():
@@ -82,7 +82,7 @@ def save_checkpoint(net: nn.Module, file: Path, architecture: str, classes: tupl
 
 
 def print_table(title: str, columns: tuple[str, ...], figure: Callable[[str, str], float]) -> None:
-    """Print a table with a line for each condition, to be pasted into a docstring. `figure` returns a cell's number."""
+    """Print a table with a row per condition, to paste into a docstring. `figure` returns a cell by row and column."""
     print(f"| {title} | {' | '.join(columns)} |")
     print("|" + " --- |" * (len(columns) + 1))
     for condition in CONDITIONS:

@@ -95,7 +95,7 @@ def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ..
 
 
 def recipe_of(quota: Quota | None) -> str:
-    """Return the name of the recipe that makes the test cases of a quota. For None, of the recipe for reconstructions."""
+    """Return the name of the recipe for the test cases of a quota. For None, it is the recipe of reconstructions."""
     return RECONSTRUCTION.name if quota is None else DILLEMA.name
 
 
