@@ -173,7 +173,7 @@ def line(speed: Speed, machine: Machine) -> str:
 
 
 def compiled_images(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """Yield the speeds of drawing with compiled blocks. Its cache is empty, unless the environment names another."""
+    """Yield the speeds of drawing with blocks that are compiled first, unless the environment names a cache of them."""
     with patch.dict(os.environ, {CACHE: os.environ.get(CACHE) or str(folder / "compiled")}):
         yield from images(folder, device, tiny, times, compiled=True)
 

@@ -163,10 +163,9 @@ def save_llama(folder: Path, tiny: bool = False) -> Path:
 
 @contextmanager
 def filled_in_place(loader: Any, model: Any, device: str) -> Iterator[None]:
-    """Replace `loader.from_pretrained` of transformers in this context: it makes a `model` from the configuration in a
-    folder, with random weights and directly on the device, so never on the disk or twice in memory.
-
-    The model never ends a text before its maximum length. So each measured time is for the same number of tokens.
+    """In this context, let `loader.from_pretrained` make a `model` from the configuration in a folder, with random
+    weights on the device. So the weights are never on the disk or twice in memory. The model never ends a text before
+    its maximum length, so that each measured time is for the same number of tokens.
     """
 
     def made(folder: Path, dtype: Any, **_options: Any) -> Any:

@@ -32,7 +32,7 @@ class Reading:
     mask: np.ndarray
     """Indices into `SEMANTIC_CLASSES`, uint8 (128, 128)."""
     colour_scores: np.ndarray
-    """The score of each colour in `COLOURS` at each pixel, float32 (len(COLOURS), 128, 128)."""
+    """Score of each colour in `COLOURS` at each pixel: float32 (len(COLOURS), 128, 128)."""
 
     def colour(self, pixels: np.ndarray) -> str:
         """Return the colour of the object that covers `pixels` (bool, (128, 128), at least one of them)."""

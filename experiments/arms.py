@@ -73,7 +73,7 @@ FINE = 4
 edge of the subject."""
 SUBJECT = SEMANTIC_CLASSES.index("object")
 BASELINES = (PLAIN, RANDAUGMENT, "DILLEMA 10x", "LANCE 10x", "AGA 1x")
-"""Names of the arms that all other arms are compared with."""
+"""Names of the arms (ways to train) that all other arms are compared with."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def right(net: Any, images: Any, targets: NDArray[np.int64]) -> NDArray[np.bool_
 
 
 def trained(arm: Arm, seed: int, size: Size, tests: Tests, folder: Path) -> dict[str, Any]:
-    """Train a network on the images of an arm, test it, and return one line of the results."""
+    """Train a network as `arm` says, test it, and return one line of the results."""
     import timm
     import torch
     from safetensors.torch import load_file
@@ -275,7 +275,7 @@ def trained(arm: Arm, seed: int, size: Size, tests: Tests, folder: Path) -> dict
 
 
 def figures(lines: Sequence[Mapping[str, Any]]) -> tuple[dict[tuple[str, str], Figure], dict[str, Figure]]:
-    """Return the accuracy of each arm on each set, and the differences between arms, named "ARM over ARM: SET"."""
+    """Return the accuracy of each arm on each test set, and the differences of arms, named "ARM over ARM: SET"."""
     answers: dict[str, dict[str, list[Floats]]] = {}
     for line in sorted(lines, key=lambda line: line["seed"]):
         for on, values in line["right"].items():
@@ -352,9 +352,7 @@ def cost_of(folder: Path) -> str:
 
 
 def run(size: Size, work: Path) -> tuple[str, list[Goal]]:
-    """Make all images, train and measure all networks, and return the report and the goals. Raises UserError if the
-    folder has a run of another size.
-    """
+    """Make all images, train and test all networks, and return the report and the goals."""
     work.mkdir(parents=True, exist_ok=True)
     about, plain = work / "about.json", {"size": asdict(size) | {"multiples": list(size.multiples)}}
     if not about.exists():

@@ -45,7 +45,7 @@ def draw(
     cancelled: threading.Event | None = None,
     recipe: str = DEFAULT_RECIPE,
 ) -> list[TestCase]:
-    """Draw captions and return their test cases. Raises the first error. `settings` defaults to the profile's."""
+    """Draw captions and return the test cases. Raises the error of the first image that fails."""
     settings = settings or recipe_of(recipe).settings_in(driver.profile)
     images = generation.plan(captions, recipe_of(recipe).drawing_method.planning(settings), seed).images
     store = MemoryStore(source)

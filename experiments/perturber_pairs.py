@@ -22,9 +22,9 @@ from pipeline.checks.texts import counterfactual_checks
 from pipeline.stages.reply_schema import NO_EDIT, edit_text
 
 HELD_OUT = 0.1
-"""Share of the captions that are not used for training, but to measure the loss."""
+"""Share of the captions that only serve to measure the loss, and are not trained on."""
 MOST_HELD_OUT = 200
-"""Maximum number of captions that are not used for training. More of them would hardly improve the measured loss."""
+"""Maximum number of captions that are not trained on. More would hardly improve the measured loss."""
 NO_EDIT_KEPT = 0.25
 """Share of the drawn pairs without an edit (reply "none") that are used. With all of them, a small LoRA replies "none"
 too often."""
@@ -33,7 +33,7 @@ FEWEST = 10
 
 
 class Pair(Data):
-    """One line of a file of pairs. A task of the caption is given either by `label` or by `protected` classes."""
+    """One line of a file of pairs. Either `label` or `protected` (classes) gives the task of the caption."""
 
     caption: str = Field(min_length=1)
     type: EditType

@@ -97,7 +97,7 @@ def take_over_eyes(model: CLIPModel, captioner: Path, pictures: torch.Tensor) ->
 
 
 def short_texts(scene: Scene, wording: Wording = CANONICAL) -> list[str]:
-    """Return short texts that are true of a scene."""
+    """Return short texts that are true of a scene, such as "A red bird." and single sentences."""
     look, thing, name = scene.look, scene.label or "road", wording.name
     weather, when = name(look.weather), name(TIME_PHRASES[look.time])
     texts = [f"A {thing}.", f"A {thing} {when}.", f"A {thing} in {weather} weather."]

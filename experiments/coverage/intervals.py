@@ -28,7 +28,7 @@ SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2,
 """Possible numbers of test cases of a source, by a name for the list. All numbers in a list are equally likely."""
 REPETITIONS = 1000
 AGAIN = 10
-"""Factor of repetitions for measuring a coverage below the goal again, since some are low by chance."""
+"""Factor of repetitions for a second measurement, which is made if coverage is below the goal."""
 AT_ONCE = 50
 """Number of repetitions that the simulation of the mIoU computes together."""
 PARTS = 20

@@ -34,7 +34,7 @@ class FactorWorld:
     sources: int
     factors: int
     alternatives: int
-    """Number of changed levels of each factor."""
+    """Number of alternatives that each factor has besides its unchanged level."""
     captions: int
     """Number of changed captions of each source."""
     error: float

@@ -19,7 +19,7 @@ IMAGES = 100
 
 
 def measurements(repetitions: int) -> list[Measurement]:
-    """Return one measurement for each world, with `repetitions` repetitions."""
+    """Return one measurement per world. Each simulates `repetitions` studies."""
     return [
         partial(measured, sources, area, valid, correlation, repetitions, seed=0)
         for sources, valid, correlation, area in product(SOURCES, VALID, CORRELATIONS, AREAS)

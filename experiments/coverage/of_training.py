@@ -22,7 +22,7 @@ BETTER = 0.1
 ORIGINAL_ACCURACY = 0.95
 """Accuracy of both trainings on originals. Retraining can win back what the baseline loses on test cases."""
 SHARED = 0.8
-"""Weight of random effects that all trainings and test sets share. Effects of two trainings correlate by its square."""
+"""Weight of random effects that trainings and test sets share. Its square is the correlation of two trainings."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class ImageFindings:
     other_colours: list[bool] = field(default_factory=list)
     """True for each object that the edit should not change and that kept its colour."""
     third_car: list[bool] = field(default_factory=list)
-    """The same only for the farthest of three cars, which is the smallest."""
+    """True for each farthest car of three that the edit should not change and that kept its colour."""
     whole: list[bool] = field(default_factory=list)
     """True for each image with no object lost or added. Objects that judges misread in the ideal image do not count."""
     as_drawn: list[bool] = field(default_factory=list)
@@ -171,7 +171,7 @@ def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None
 
 
 def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
-    """Return source, control image and generated image of each case, with its edit below; two cases per row. RGB."""
+    """Return one picture of all cases, two per row: source, control image and generated image, with the edit below."""
     side, line, gap = cases[0][0].image.width, 16, 6
     cell = (3 * side + 2 * gap, side + line + gap)
     rows = (len(cases) + 1) // 2

@@ -29,7 +29,7 @@ class TinyVae(AutoencoderTiny):
         return SimpleNamespace(latent_dist=SimpleNamespace(mode=lambda: latents))
 
     def decode(self, latents: torch.Tensor, generator: Any = None, return_dict: bool = True) -> Any:
-        """Return the images of latents."""
+        """Decode latents, and return the images."""
         return super().decode(latents, return_dict=return_dict)
 
 

@@ -48,7 +48,7 @@ class Breaking:
     """Effect of each word that an edit brings in: the change of the true class's probability (for a segmenter, of the
     share of right pixels) from the reconstruction to the test case."""
     by_thing: tuple[SensitivityRow, ...]
-    """The same effect for each pair of a word and a class, such as "red bird". For a segmenter, for each word."""
+    """Effect, as in `by_word`, of each word and class together, such as "red bird". For a segmenter, of each word."""
 
     @property
     def taught_wrong(self) -> tuple[str, ...]:

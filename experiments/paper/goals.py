@@ -83,7 +83,7 @@ class Goal:
     figure: Figure
     beside: Figure | None
     judged: bool = True
-    """False if the goals were not committed before the run began. They then count for nothing."""
+    """False if the goals were not committed before the run began. The goal is then neither reached nor missed."""
 
     @property
     def what(self) -> str:
@@ -92,7 +92,7 @@ class Goal:
 
     @property
     def reached(self) -> bool | None:
-        """True if the goal is reached. None if nobody can tell, which counts as not reached."""
+        """True if the goal is reached, False if it is missed. None if the figure cannot tell, which is no success."""
         return self.rule.reached_by(self.figure) if self.judged else None
 
     @property

@@ -48,7 +48,7 @@ class Found:
     images: Mapping[float, int]
     """Number of the images seen first, by their share of all images."""
     cells: Mapping[float, Floats]
-    """By the same share: 1 for each weak cell that is found, else 0. For random orders, the mean of many."""
+    """For each share: 1 for each weak cell found in those images, else 0. For random orders, the mean of many."""
 
     def at(self, budget: float) -> float:
         """Return the number of weak cells found in the first images. `budget` is the share of images that are seen."""

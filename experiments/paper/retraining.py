@@ -68,7 +68,7 @@ class Retraining:
     miou: Mapping[tuple[str, str], float]
     """A segmenter's mIoU, averaged over training seeds, by arm and test set."""
     examples: Mapping[str, int]
-    """Number of images that each arm learns from."""
+    """Number of images that each arm (way to train) learns from."""
     images: Mapping[str, int]
     """Number of images in each test set."""
     shared: tuple[Shared, ...]
@@ -148,13 +148,13 @@ class Parts:
 
     @property
     def rows(self) -> dict[tuple[Side, bool], Numbers]:
-        """Indices of the test cases, by split and by True if their edit type is the unseen one."""
+        """Indices of the test cases, by two things: the split, and True if their edit type is the unseen one."""
         sides, unseen = np.array(sides_of(self.found)), np.array(self.found.edit_types) == UNSEEN
         return {(one, new): np.flatnonzero((sides == one) & (unseen == new)) for one in SIDES for new in (True, False)}
 
 
 def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraining:
-    """Train and measure all arms of a family. Finished trainings are reused."""
+    """Train and measure all arms (ways to train) for one task. Finished trainings are reused."""
     family, found = parts.found.family, parts.found
     recipe = TrainingRecipe(
         "short fine-tuning", size.updates, _BATCH[family], _WAYS[family], _RATE[family], weight_decay=1e-4, looks=_LOOKS

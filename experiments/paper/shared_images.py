@@ -30,7 +30,7 @@ class Shared:
     other: Pictured
     sides: tuple[Side, Side]
     bits: int | None
-    """Number of bits by which the perceptual hashes differ, at best if one is mirrored. None for two equal files."""
+    """Smallest number of bits by which the perceptual hashes differ, plain or mirrored. None for equal files."""
 
 
 def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Shared]:

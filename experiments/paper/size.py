@@ -26,7 +26,7 @@ class Size:
     shift: int
     """Number of rendered scenes per task in fog and at night, for the shift set."""
     judged: int
-    """Number of images judged in one simulated study."""
+    """Number of images that the annotators of one simulated study judge."""
     studies: int
     """Number of simulated studies whose intervals are compared with the truth."""
     study_sources: int

@@ -127,7 +127,7 @@ def score_of(found: Read, learnt_on: NDArray[np.bool_], seed: int) -> Floats | N
 
 
 def score_of_each(found: Read, seed: int) -> Floats | None:
-    """Return the same probability for each case, but learnt only from the votes on other sources."""
+    """Return for each case the probability that people judge it valid, learnt only from votes on other sources."""
     rows = np.flatnonzero(found.truth != CANNOT_TELL)
     cast = votes_on(found, rows, seed)
     rows, valid = rows[cast.known], cast.valid[cast.known]
@@ -146,7 +146,7 @@ def sides_of(found: Read) -> tuple[str, ...]:
 
 
 def validity(found: Read, size: Size) -> Validity:
-    """Measure the validity of a family's test cases."""
+    """Measure the validity of the test cases of one task, as a study and the truth tell it."""
     sides = np.array(sides_of(found))
     score = score_of(found, sides == "train", seed=1)
     shown = (sides == "test") & (found.truth != CANNOT_TELL)
