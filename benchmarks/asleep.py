@@ -35,7 +35,7 @@ MOST, AIM, WITHOUT = 1.1, 1.05, 9.0
 HELPERS = (0, 1, 2)
 EDITED = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
 WRITTEN = StageValue(CounterfactualCaptions((EDITED,)), Trace("model", model="none"), "k")
-"""Value that the simulated language model always returns."""
+"""Captions that the simulated language model returns for every source."""
 
 
 def asleep(sources: int) -> Iterator[Comparison]:

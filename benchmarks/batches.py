@@ -69,7 +69,7 @@ def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
 
 
 def handing_out(folder: Path) -> Iterator[Comparison]:
-    """Measure the time that workers really need for their work, relative to the time that the whole run takes."""
+    """Measure how long a worker sleeps (which is its work), as a share of the time of the whole run."""
     for workers, least, what in ((2, 1 / OVERHEAD, "two workers"), (16, LINEAR, "sixteen workers")):
         ratios = []
         sources = SOURCES * workers // 2

@@ -112,7 +112,7 @@ def overhead(sizes: Sizes) -> Iterator[Comparison]:
 
 
 class Timed:
-    """A real worker with loaded models, which reports only the seconds that its models work."""
+    """A real worker with loaded models, which reports how many seconds only its models work."""
 
     def __init__(self, order: Order) -> None:
         self._worker = Worker(order)
@@ -214,7 +214,7 @@ def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
 
 
 class Ready:
-    """A real worker that loads its models at once, and is not ready before."""
+    """A real worker that loads its models before it counts as ready."""
 
     def __init__(self, order: Order) -> None:
         self._worker = Worker(order)

@@ -186,7 +186,7 @@ def key_at(catalogue: Catalogue, order: Order, place: int) -> PageKey:
 
 
 def totals(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure the counts that the gallery shows beside the images."""
+    """Measure the counts of images that the gallery shows."""
     fate, catalogue, name = random.Random(4), workspace.catalogue, f", {size:,} test cases"
 
     def wanted() -> ImageFilter:

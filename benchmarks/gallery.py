@@ -32,7 +32,7 @@ SHARED, SIDE = 1500, 256
 """Number of different pictures of the test cases, and their side in pixels."""
 TIMES = 12
 SCROLLED = 10_000
-"""Number of images that the scrolling passes."""
+"""Number of images that are passed by scrolling."""
 SCROLL_SECONDS = 20.0
 SLOWEST = 60_000
 

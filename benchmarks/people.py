@@ -259,7 +259,7 @@ PEOPLE: Sequence[Person] = (explorer, curator, releaser, evaluator, lead, follow
 
 
 def addresses(site: Site) -> list[str]:
-    """Return the addresses of all pages of the studio, each with some content."""
+    """Return one address for each page of the studio, such as those of a run, a batch and a test set."""
     batch = site.call("list_batches")["batches"][0]["batch"]
     test_set = site.call("list_test_sets")["test_sets"][0]["test_set"]
     query = "&".join(f"{name}={value}" for name, value in site.evaluations[0].items())

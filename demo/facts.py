@@ -17,7 +17,7 @@ class Facts:
     """The facts that a text states, in standard words (see `canonical`). Missing or ambiguous facts are "" or None."""
 
     label: str
-    """An object class, or "road"."""
+    """The object class that the text names, or "road"."""
     colours: tuple[str, ...]
     """Colours of the vehicles, nearest first, or of the object."""
     weather: str

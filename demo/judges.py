@@ -26,11 +26,11 @@ class Reading:
     """The judges' findings on one image."""
 
     label: str
-    """One of `CLASSES`."""
+    """The recognised class, one of `CLASSES`."""
     weather: str
     time: str
     mask: np.ndarray
-    """Indices into `SEMANTIC_CLASSES`, uint8 (128, 128)."""
+    """The recognised class of each pixel: indices into `SEMANTIC_CLASSES`, uint8 (128, 128)."""
     colour_scores: np.ndarray
     """Score of each colour in `COLOURS` at each pixel: float32 (len(COLOURS), 128, 128)."""
 

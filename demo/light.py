@@ -173,7 +173,7 @@ class Light:
         return () if self.snowy else _STREWN.get(self.look.ground, ())
 
     def water(self) -> Colour:
-        """Return the unlit colour of water."""
+        """Return the unlit colour of water, which is greyer in wet or snowy weather."""
         grey = (120, 134, 146)
         return mix(_WATER[self.look.water], grey, 0.25) if self.wet or self.snowy else _WATER[self.look.water]
 
@@ -186,7 +186,7 @@ class Light:
         return _WALL[self.look.walls]
 
     def hill(self) -> Colour:
-        """Return the unlit colour of the hills, with snow."""
+        """Return the unlit colour of the hills, which is whiter in snowy weather."""
         return mix(_HILL[self.look.hills], _SNOW, 0.55) if self.snowy else _HILL[self.look.hills]
 
     def paint(self, name: str) -> Colour:

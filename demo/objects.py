@@ -15,7 +15,7 @@ _LEAF: Colour = (62, 140, 62)
 
 
 class _Pen:
-    """Draws parts of an object in coordinates of the object: (0, 0) is its middle, and one unit has length `size`."""
+    """Draws parts of an object. In its coordinates, (0, 0) is the middle and one unit is `size` long."""
 
     def __init__(self, canvas: Canvas, light: Light, middle: Point, size: float, mirrored: bool) -> None:
         self.canvas, self.light = canvas, light

@@ -88,7 +88,7 @@ class Scene:
     pedestrians: int = 0
     background: str = ""
     subject: bool = True
-    """False for an object scene from which the object was removed."""
+    """False if the object was removed from an object scene."""
 
     def without_subject(self) -> Scene:
         """Return the same scene without its object, or without vehicles and pedestrians."""

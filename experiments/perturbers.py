@@ -55,7 +55,7 @@ class Score:
 
     @property
     def both(self) -> bool:
-        """True if the requested edit is the only one in the caption."""
+        """True if the caption has the requested edit and no other."""
         return self.edit and self.one_place
 
 

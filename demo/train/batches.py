@@ -24,9 +24,9 @@ class Batch:
     """A batch of pictures with their masks and scenes."""
 
     images: torch.Tensor
-    """uint8 (count, 3, 128, 128), channels last in memory."""
+    """Pictures: uint8 (count, 3, 128, 128), channels last in memory."""
     masks: torch.Tensor
-    """int64 (count, 128, 128), indices into `SEMANTIC_CLASSES`."""
+    """Masks: int64 (count, 128, 128), indices into `SEMANTIC_CLASSES`."""
     scenes: tuple[Scene, ...]
 
     def labels(self) -> dict[str, torch.Tensor]:

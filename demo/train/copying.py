@@ -34,7 +34,7 @@ def _turns(head: int, theta: float) -> torch.Tensor:
 
 @torch.no_grad()
 def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
-    """Make an untrained model copy: set embeddings, output, and layers 0 and 1. A layer needs at least four heads."""
+    """Let an untrained model copy text: set embeddings, output, layers 0 and 1. A layer needs at least four heads."""
     generator = torch.Generator().manual_seed(seed)
     width, heads = model.config.hidden_size, model.config.num_attention_heads
     head = width // heads

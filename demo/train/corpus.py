@@ -129,7 +129,7 @@ class Draft:
         return " ".join(_SLOT.sub(lambda match: self._fill(match[1]), sentence) for sentence in self.sentences)
 
     def with_slots(self, **changes: str) -> Draft:
-        """Return the draft with `changes` of the values in its slots."""
+        """Return the draft with `changes` in its slots: new values by the name of the slot."""
         return dataclasses.replace(self, slots={**self.slots, **changes})
 
     def open_slots(self) -> list[str]:

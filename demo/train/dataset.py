@@ -37,7 +37,7 @@ def twin(scene: Scene) -> Scene:
 
 @dataclass(frozen=True)
 class SceneSet:
-    """`count` training scenes: `images` and `twins` uint8 (count, 128, 128, 3), and `masks` uint8 (count, 128, 128)."""
+    """The training scenes. `images` and `twins` are uint8 (count, 128, 128, 3), `masks` uint8 (count, 128, 128)."""
 
     count: int
     images: np.ndarray

@@ -89,7 +89,7 @@ def _score_counterfactual(tally: Tally, group: str, example: Example, reply: str
 
 
 def _score_perturbation(tally: Tally, group: str, example: Example, reply: str) -> None:
-    """Score the reply to a request for one edit. It is right if it makes one edit of the requested type, whichever."""
+    """Score the reply to a request for one edit. Any single edit of the requested type is right."""
     text = reply.strip()
     miss = f"{example.edit_type}: {example.caption}\n   {text!r}\n   like {example.reply!r}"
     if example.reply == NO_EDIT:

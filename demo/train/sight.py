@@ -119,7 +119,7 @@ class Lessons(nn.Module):
         return loss, figures
 
     def _patch_shares(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return by question each answer's share of a patch, (count, patches, answers). Unknown cars have zeros."""
+        """Return each answer's share of a patch, by question: (count, patches, answers). Unknown cars have zeros."""
         masks = batch.masks.numpy()
         colours = np.full(masks.shape, _NO_THING, np.int64)
         places = np.full(masks.shape, max(CAR_PLACES), np.int64)

@@ -29,7 +29,7 @@ MOST_BASE = 0.4
 
 @dataclass(frozen=True)
 class FactorWorld:
-    """A world whose model fails on some combinations of levels."""
+    """A simulated world whose model fails on some combinations of edits."""
 
     sources: int
     factors: int
@@ -40,10 +40,10 @@ class FactorWorld:
     error: float
     """Mean error on unchanged images, 0 to 1."""
     planted: bool
-    """True if some changes have an effect on the error."""
+    """True if some edits change the error."""
 
     def truth(self, parts: tuple[tuple[str, str], ...]) -> float:
-        """Return the true size of a main effect or an interaction. `parts` are pairs of a factor and a level."""
+        """Return the true effect of one change, or of several together. `parts` are pairs of a factor and a level."""
         first, second = ((name, "0") for name in EDIT_TYPES[:2])
         true = {(first,): MAIN, (first, second): INTERACTION}
         return next((effect for planted, effect in true.items() if planted == parts), 0.0) if self.planted else 0.0
@@ -92,7 +92,7 @@ class FactorShares:
     """Results of the repetitions in one world, as shares from 0 to 1."""
 
     found: float | None
-    """Share of repetitions in which the planted interaction is found. None if none is planted."""
+    """Share of repetitions that find the planted effect of two changes together. None if no effect is planted."""
     false: float
     """Share of repetitions that find a false effect: its true value is 0 or has the other sign."""
     covers: float

@@ -43,7 +43,7 @@ class Crew:
     """Simulated people who judge images."""
 
     right: tuple[float, ...]
-    """Share of right answers of each worker."""
+    """Share of right answers of each worker, 0 to 1."""
     yes_sayers: int = 0
     """Number of workers who always call an image valid. They are the first in the list."""
     votes: int = 5

@@ -77,7 +77,7 @@ class Walk:
     """One entry per request to the language model: True if its first reply was readable."""
     keywords: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
-    """Alternatives of all keywords."""
+    """Alternatives that the language model named for all keywords."""
     keywords_free: bool | None = None
     """True if the model's first list of keywords contains no protected word. None if that reply was unreadable."""
     edits_right: list[bool] = field(default_factory=list)
@@ -288,7 +288,7 @@ def _both(words: Sequence[str], edit: Edit) -> bool:
 def _counterfactual(
     walk: Walk, driver: Driver, models: ListeningModels, edits: tuple[Edit, ...]
 ) -> CounterfactualCaption:
-    """Return the caption that the pipeline writes for exactly these edits."""
+    """Return the counterfactual caption that the pipeline writes if it makes exactly these edits."""
     items = tuple(KeywordAlternatives(e.keyword, e.edit_type, (Alternative(e.alternative),)) for e in edits)
     stage_settings = driver.profile.settings.counterfactuals.model_copy(
         update={"edits_at_once": len(edits), "captions": 1}

@@ -127,7 +127,7 @@ def _models() -> Models:
 
 
 class _Progress:
-    """Prints the progress of a batch at every hundred finished pieces of work."""
+    """Prints the progress of a batch, at every hundred finished pieces of work."""
 
     def __init__(self, what: str) -> None:
         self._what, self._done, self._said = what, 0, 0

@@ -127,7 +127,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Judged:
-    """The truth about one image, and the values that its checks measured."""
+    """The truth about one image, and the value that each check measured."""
 
     truth: int
     why: tuple[str, ...]

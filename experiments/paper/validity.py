@@ -46,7 +46,7 @@ class ShareValid:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """One simulated study of images drawn at random, at most one per source."""
+    """Result of one simulated study of images that are drawn at random, at most one per source."""
 
     images: int
     discarded: int

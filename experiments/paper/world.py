@@ -137,7 +137,7 @@ class Source:
 
 
 def task_of(scene: Scene) -> Task:
-    """Return the task of a scene, as in the demo."""
+    """Return the task of a scene: its label, or its protected classes."""
     if scene.family == "object":
         return Task("classification", label=scene.label)
     return Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
@@ -157,7 +157,7 @@ def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
 
 
 def under(scene: Scene, word: str) -> Scene:
-    """Return the scene under a condition of `LEFT_OUT`, or with its object in another colour."""
+    """Return the scene under the condition `word` of `LEFT_OUT`, or with its object in the colour `word`."""
     times = {phrase: time for time, phrase in TIME_PHRASES.items()}
     if word in COLOURS:
         return scene.with_look(colours=(word,))
