@@ -106,7 +106,7 @@ def read_settings(
     except ValueError:
         port = 0
     if not 1 <= port <= 65535:
-        raise UserError(f"{options.port!r} is no port: give a number from 1 to 65535.")
+        raise UserError(f"{options.port!r} is not a port: give a number from 1 to 65535.")
     password, workspace = environment.get("STUDIO_PASSWORD", ""), Path(options.workspace)
     roots = tuple(Path(folder) for folder in options.data_roots.split(os.pathsep) if folder.strip())
     below = read_root_path(options.root_path)

@@ -28,7 +28,7 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as place:
         filled = Path(place) / "workspace"
         if make_example(["--workspace", str(filled)]):
-            raise UserError("The example was not made: the messages above say why.")
+            raise UserError("The example was not made. The messages above say why.")
         with Workspace(filled) as opened:
             shown = _newly_wrong(opened)
         server = ServerProcess(filled, Path(place) / "log").start()

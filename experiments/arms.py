@@ -360,7 +360,7 @@ def run(size: Size, work: Path) -> tuple[str, list[Goal]]:
         replace_file(about, lambda half: half.write_text(json.dumps(begun), encoding="utf-8"))
     begun = json.loads(about.read_text(encoding="utf-8"))
     if begun["size"] != plain["size"]:
-        raise UserError(f"{work} holds a run of another size: take another folder with --work.")
+        raise UserError(f"The folder {work} holds a run of another size: choose another folder with --work.")
     arms = {arm.name: arm for arm in arms_of(size, make(size, work / "images"), work / "sources")}
     tests = tests_of(size)
     lines = measure_each(

@@ -48,7 +48,7 @@ class Work:
         self.folder, about = folder, folder / _SIZE
         plain = json.dumps(asdict(size), indent=2) + "\n"
         if about.exists() and about.read_text(encoding="utf-8") != plain:
-            raise UserError(f"{folder} holds a run of another size: remove it, or take another folder with --work.")
+            raise UserError(f"{folder} holds a run of another size: remove it, or choose another folder with --work.")
         if not about.exists():
             (folder / _COMMIT).write_text(commit_of(GOALS), encoding="utf-8")
             (folder / GOALS.name).write_bytes(GOALS.read_bytes())
