@@ -1,4 +1,4 @@
-"""A model's answers compared with the labels of a data set: right, wrong or not comparable. Pure."""
+"""Compare a model's answers with the labels of a data set: right, wrong or not comparable. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 PAIRS = 256 * 256
-"""Number of pairs (class number in a mask, predicted class number). Each pair is numbered 256 x first + second."""
+"""Number of pairs (class number in a mask, predicted class number). The pair (a, b) has the number 256 a + b."""
 
 
 def answers_of(
@@ -31,13 +31,13 @@ def answers_of(
     probabilities: NDArray[Any],
     rows: Numbers | None = None,
 ) -> tuple[Answers, Floats]:
-    """Return the answers of a classifier, and the probability of the true class of each image: the sum over the classes
-    of its label, NaN if the image cannot be compared with its label.
+    """Return a classifier's answers, and each image's probability of its true label: the sum over the label's classes,
+    or NaN if they cannot be compared.
 
     For each image `label` is the index of its label in the map, `source` the number of its source, and `likeliest` the
-    class that the model predicts. `probabilities` are (images, classes), of any float type; `rows` gives the row of
-    each image there, by default its index. An answer is right if the likeliest class is one of the label's classes. Its
-    confidence is the sum over the classes of the predicted label. An image with an unmapped label is `UNKNOWN`. With
+    class that the model predicts. `probabilities` are (images, classes), of any float type. `rows` has each image's row
+    there, by default its index. An answer is right if the likeliest class is one of the label's classes. Its confidence
+    sums the probabilities of the predicted label's classes. An image with an unmapped label is `UNKNOWN`. With
     `ClassMap.among_labels`, only classes that have a label count, and their probabilities are scaled to add up to 1.
     """
     place, total = np.arange(len(label)) if rows is None else rows, np.ones(len(label))
@@ -59,8 +59,8 @@ def answers_of(
 
 
 def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, label: Numbers) -> Floats:
-    """Return the sum of probabilities over the classes of each image's label, 0 for label -1. `place` has each image's
-    row in `probabilities`.
+    """Return each image's summed probability of its label's classes, 0 for label -1. `place` is each image's row in
+    `probabilities`.
     """
     found = np.zeros(len(label))
     order = np.argsort(label, kind="stable")
@@ -74,7 +74,7 @@ def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, l
 
 
 def groups_in_mask(group_of: Mapping[str, int], mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
-    """Return the group of each class number of a mask, (256,), or `IGNORED`. `group_of` gives groups by class name."""
+    """Return an array (256,) with the group of each mask number; `IGNORED` without one. `group_of` is by class name."""
     groups_by_number = np.full(256, IGNORED, np.uint8)
     for number, name in mask_classes.items():
         if 0 <= number < len(groups_by_number):  # Cityscapes numbers its licence plates -1
@@ -99,13 +99,13 @@ def groups_of_numbers(mapping: ClassMap, mask_classes: Mapping[int, str]) -> tup
 
 
 def fitted_map(prediction: Prediction, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Return the class numbers that a segmenter predicted, resized to the size of a mask (nearest neighbour)."""
+    """Return a segmenter's predicted class numbers, resized to the size of a mask (nearest neighbour)."""
     numbers = decode_map(prediction.class_map)
     return np.asarray(numbers if numbers.size == size else numbers.resize(size, Image.Resampling.NEAREST))
 
 
 def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the pairs of classes that occur: the class in the mask, the predicted class, and the number of pixels."""
+    """Return the pairs of classes in an image, as three arrays: true class in the mask, predicted class, and pixels."""
     predicted = fitted_map(prediction, mask.size)
     pairs = np.asarray(mask).astype(np.int64).ravel() * 256 + predicted.ravel()
     counts = np.bincount(pairs, minlength=1)
@@ -116,7 +116,7 @@ def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers,
 def pairs_of_images(
     masks: NDArray[Any], models: NDArray[Any], pixels: NDArray[Any], sizes: Sequence[int]
 ) -> sparse.csr_array:
-    """Return pixel counts, (images, `PAIRS`), from pairs listed image after image, `sizes[i]` of them for image i."""
+    """Return pixel counts, (images, `PAIRS`). The pairs are listed image by image; image i has `sizes[i]` of them."""
     from scipy import sparse
 
     ends, columns = np.cumsum([0, *sizes]), masks.astype(np.int32) * 256 + models

@@ -1,10 +1,10 @@
 """Figures with uncertainty for test cases. Several test cases may share a source. Pure; knows no models.
 
 Test cases of one source are not independent: a model that fails on one fails more often on the others. So sources,
-never images, are resampled and counted. Every figure is a mean over sources, and the intervals hold with few sources,
-rare errors and unequal sources: `experiments.coverage` measures how often they cover.
+never images, are resampled and counted. Every figure is a mean over sources. Its interval suits few sources, rare
+errors and unequal sources: `experiments.coverage` tests that.
 
-Functions import scipy.stats when called: the import takes half a second, and storage and commands need only the types.
+Functions import scipy.stats only when called: it takes half a second, and many callers need only the types.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ from core.figures import Figure, Flags, Floats, Numbers, ratio
 
 CONFIDENCE = 0.95
 LEAST, MOST = 0.93, 0.98
-"""Goal of the coverage measurements: minimum and maximum share of 95 % intervals that contain the true figure."""
+"""Target range when coverage is measured: the share of 95 % intervals that contain the true figure."""
 SAMPLES = 4_000
-"""Number of samples of the weights of sources. Chance then moves an interval's end by about 1 % of its width."""
+"""Number of random samples behind an interval. Chance moves its ends by about 1 % of its width."""
 GROUPS = 1_000
-"""Maximum number of groups of sources. If there are more sources, they are put into this many random groups, which are
-then weighted (Wolter 2007, Introduction to Variance Estimation, chapter 2). Grouping changes the width of an interval
-by some 2 %, less than the random samples change it."""
+"""Maximum number of sources that get single random weights. More sources are first put into this many random groups
+(Wolter 2007, Introduction to Variance Estimation, chapter 2). An interval's width then changes by some 2 %."""
 MOST_NEEDED = 100
-"""Largest number of needed sources that is reported, as a multiple of the present number."""
+"""Maximum number of needed sources to report, as a multiple of the present number of sources."""
 FEWEST_SOURCES = 2
-"""Minimum number of sources. With fewer, their variance is unknown."""
+"""Minimum number of sources for an interval. The variance of a single source is unknown."""
 ONE_SOURCE = "no interval, since there is one source only"
 
 Statistic = Callable[[Floats], Floats]
-"""Takes means over sources, (..., k), and returns the figure, (...); NaN where it is undefined."""
+"""Function that takes means over sources, (..., k), and returns a figure, (...); NaN where it is undefined."""
 
 
 def one_split(splits: Sequence[str]) -> str:
-    """Return the split that all sources share, or "". Raises ValueError for several splits, since sources that a model
-    was trained on are never mixed with others.
+    """Return the data split that all sources share, or "". Raises ValueError for several splits: sources that a model
+    was trained on must not be mixed with others.
     """
     several = sorted({one or "without a split" for one in splits})
     if len(several) > 1:
@@ -49,12 +48,12 @@ def one_split(splits: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Unseen:
-    """The possible values of an unseen source: the worst and the best, column by column."""
+    """Extreme values that a source outside the data may have: the worst and the best value of each column."""
 
     worst: Floats
     best: Floats
     together: Numbers
-    """Group number of each column, from 0. The columns of a group are all at their worst, or all at their best."""
+    """Group of each column, from 0. Columns of one group are at their worst together, or at their best together."""
 
 
 class MeansOfSources:
@@ -68,7 +67,7 @@ class MeansOfSources:
     """
 
     def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
-        """`shares` are (sources, k), in the range of `unseen`, else 0 to 1. `weights` are (sources,), else equal."""
+        """Takes `shares`, (sources, k), 0 to 1 or in the range of `unseen`, and `weights`, (sources,), or None."""
         columns = np.arange(shares.shape[1])
         self._unseen = unseen or Unseen(np.zeros(len(columns)), np.ones(len(columns)), columns)
         self._sources = len(shares)
@@ -78,8 +77,8 @@ class MeansOfSources:
         self._drawn: Floats | None = None
 
     def figure(self, statistic: Statistic, n: int, counted: int | None = None) -> Figure:
-        """Return a figure with its interval. `n` is the number of images, which is only reported. `counted` is the
-        number of sources, by default all; below `FEWEST_SOURCES` there is no interval.
+        """Return a figure with its interval. `n`, the number of images, is only reported. `counted` is the number of
+        sources, all by default. With fewer than `FEWEST_SOURCES` there is no interval.
         """
         sources = self._sources if counted is None else counted
         if not sources:
@@ -94,7 +93,7 @@ class MeansOfSources:
         return Figure(value, min(low, value), max(high, value), n, sources)
 
     def ends(self, statistic: Statistic) -> tuple[float, float]:
-        """Return the ends of a figure's interval, even if the figure itself is undefined. An end may be infinite."""
+        """Return both ends of a figure's interval, even if the figure itself is undefined. An end may be infinite."""
         drawn = statistic(self.samples)
         low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="closest_observation")
         return float(low), float(high)
@@ -121,8 +120,8 @@ class MeansOfSources:
 
 
 def shares_of_sources(columns: Sequence[Flags | Floats], source: Numbers) -> tuple[Floats, Floats]:
-    """Return the mean of each column over each source's images, (sources, columns), and each source's number of images,
-    (sources,). A column is (images,).
+    """Return two arrays: the mean of each column over each source's images, (sources, columns), and each source's
+    number of images, (sources,). Each column has one value per image.
     """
     _, place = np.unique(source, return_inverse=True)
     images = np.bincount(place).astype(np.float64)
@@ -130,7 +129,7 @@ def shares_of_sources(columns: Sequence[Flags | Floats], source: Numbers) -> tup
 
 
 def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
-    """Return `sums`, (sources, k). If there are more than `GROUPS` sources, add them up in that many random groups."""
+    """Return `sums`, (sources, k). More than `GROUPS` sources are added up in that many random groups."""
     if len(sums) <= GROUPS:
         return sums
     begins = np.arange(GROUPS) * len(sums) // GROUPS
@@ -139,15 +138,15 @@ def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
 
 @lru_cache(maxsize=1)
 def chance_weights() -> Floats:
-    """Return random weights of sources, (`SAMPLES`, `GROUPS`), drawn once: drawing takes longer than using them."""
+    """Return random weights of sources, (`SAMPLES`, `GROUPS`). They are drawn once and then reused, to save time."""
     weights = np.random.default_rng(1).standard_exponential((SAMPLES, GROUPS))
     weights.flags.writeable = False
     return weights
 
 
 def matched(source: Numbers, way: Numbers, control_source: Numbers, control_way: Numbers) -> tuple[Flags, Floats]:
-    """Return which test cases have a control of the same source and control set (`way`), and a weight for each control.
-    Together, the controls of a source and set weigh as much as the source's test cases of that set.
+    """Return flags of the test cases that have a control image, and a weight for each control image. Both share a
+    source and a control set (`way`). A source's controls weigh as much as its test cases of the same set.
     """
     ways = 1 + int(max(way.max(initial=0), control_way.max(initial=0)))
     own, other = source * ways + way, control_source * ways + control_way
@@ -158,8 +157,8 @@ def matched(source: Numbers, way: Numbers, control_source: Numbers, control_way:
 
 
 def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -> Figure:
-    """Return the mean of the column `above` divided by the mean of the column `below`. If the divisor is 0, the figure
-    has only the lower end of its interval and no value, for the reason `zero`.
+    """Return the mean of column `above` divided by the mean of column `below`. If the divisor is 0, the figure has no
+    value, only the lower end of its interval. The text `zero` is then its reason.
     """
 
     def statistic(of: Floats) -> Floats:
@@ -179,14 +178,14 @@ def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -
 def means_of_groups(
     values: Floats, weights: Floats, group: Numbers, groups: int, n: Numbers, lowest: float = 0.0
 ) -> tuple[list[Figure], Floats]:
-    """Return, for each of many groups such as classes, the mean of one value per source, with an interval; and the
-    p-values of tests that the means are 0, NaN with too few sources. `values` are `lowest` to 1, `group` is the group
-    of each source, and `n` the number of images of each group.
+    """Return the mean value of the sources of each group, such as a class, with an interval. Also return p-values of
+    the hypothesis that a mean is 0; NaN with too few sources. `values` has one value per source, from `lowest` to 1.
+    `group` is each source's group, and `n` each group's number of images.
 
-    Like `MeansOfSources`, for many groups at once. One additional source has the value `lowest` or 1 with equal chance.
-    The interval comes from the beta distribution with the resulting mean and variance, made wider as Student's t is
-    wider than the normal distribution (Korn and Graubard 1998, Survey Methodology 24). If each source has one image,
-    right or wrong, that is a Jeffreys interval except for the last step.
+    One imagined, additional source has the value `lowest` or 1 with equal chance. The interval comes from the beta
+    distribution with the resulting mean and variance, made wider as Student's t is wider than the normal distribution
+    (Korn and Graubard 1998, Survey Methodology 24). If each source has one image, right or wrong, that is a Jeffreys
+    interval except for the last step.
     """
     from scipy import stats
 
@@ -221,10 +220,10 @@ def means_of_groups(
 
 
 def clustering(wrong: Floats, source: Numbers) -> Clustering:
-    """Return the intra-class correlation of one value per image, by the analysis of variance with unequal groups
-    (Donner 1986, International Statistical Review 54), the design effect 1 + (m - 1) x correlation of Kish (1965),
-    where m is the mean number of images of an image's source, and the effective number of images. A correlation below 0
-    is 0.
+    """Return how similar the values of one source are, for values `wrong`, one per image. The result has the
+    intra-class correlation (Donner 1986, International Statistical Review 54), the design effect 1 + (m - 1) x
+    correlation (Kish 1965) and the effective number of images. m is the mean number of images of an image's source. In
+    the design effect, a correlation below 0 counts as 0.
     """
     _, number, size = np.unique(source, return_inverse=True, return_counts=True)
     sources, n = len(size), len(wrong)
@@ -244,9 +243,9 @@ def clustering(wrong: Floats, source: Numbers) -> Clustering:
 
 
 def needed_sources(sources: int, distance: float, reach: float) -> int | None:
-    """Return the number of sources at which the interval would no longer contain a bound, or None if it is more than
-    `MOST_NEEDED` times the present `sources`. `reach` is the half-width of the present interval, which falls with the
-    root of the number of sources. `distance` is the distance of the figure from the bound.
+    """Return the number of sources that would be enough to exclude a bound from the interval. `distance` is the
+    distance of the figure from the bound, `reach` the half-width of the present interval. None if more than
+    `MOST_NEEDED` times the present `sources` are needed. The half-width is taken to fall with the root of the number.
     """
     if reach**2 > MOST_NEEDED * distance**2:
         return None

@@ -2,9 +2,9 @@
 
 The first matching rule applies: a user's file; an id of WordNet; the meaning of the label in a well-known data set; the
 name; one of the names within a class name ("goldfinch, Carduelis carduelis"); a superclass ("bird" for the 59 birds of
-ImageNet); a number. With ImageNet's classes a word of several meanings ("kite", a toy and a bird) is ambiguous and
-unmapped, unless WordNet's texts nearly always use one of them. A label that fits no class, or several equally well, is
-reported as unmapped. Knows tables of classes, no images and no models: `evaluation.answers` applies a map.
+ImageNet); a number. With ImageNet's classes, a word with several meanings ("kite", a toy and a bird) is ambiguous and
+unmapped, unless texts tagged by WordNet nearly always use one of them. A label that fits no class, or several equally
+well, is reported as unmapped. Uses tables of classes, but no images and no models. `evaluation.answers` applies a map.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ SUGGESTIONS = 3
 LARGEST_FILE = 1_000_000
 """Maximum size of a user's file, in bytes."""
 _MOST_SUGGESTED = 100
-"""Maximum number of unmapped labels of a report that get suggestions: a search for similar words takes time."""
+"""Maximum number of unmapped labels with suggestions in a report: searching similar words takes time."""
 CLEAR = 0.9
-"""Minimum share of a word's uses in WordNet's texts that a meaning needs to be chosen."""
+"""Minimum share of a word's uses in WordNet's tagged texts. A meaning with this share is chosen."""
 FEW_KINDS, TOO_FEW_KINDS = 0.25, 0.02
-"""Minimum shares of the kinds directly below a superclass in WordNet that the model must know. With fewer than the
-first, the mapping is doubtful. With fewer than the second, the label is unmapped."""
+"""Minimum shares of a superclass's direct kinds in WordNet that the model must know. Below the first, a mapping is
+doubtful; below the second, there is none."""
 _COLUMNS = ("label", "model class")
 _CAN_MEAN = "can mean"
 _SEVERAL = "several classes of the model by the same name"
@@ -60,18 +60,18 @@ _SEVERAL = "several classes of the model by the same name"
 
 @dataclass(frozen=True)
 class MappedLabel:
-    """One label of a data set, with the classes of the model that are right for it."""
+    """A label of a data set, with the classes of the model that count as right for it."""
 
     label: str
     classes: tuple[int, ...]
-    """Numbers of the label's classes among the model's classes, ascending; () for an unmapped label."""
+    """Ascending numbers of the model's classes that are right for the label; () for an unmapped label."""
     rule: Rule | None
     note: str = ""
-    """Meaning in which the label is mapped, or the reason why it is unmapped."""
+    """Meaning of the label that was used, or the reason why it is unmapped."""
     doubtful: bool = False
     """True if a person should check the mapping: `note` says why."""
     picks: tuple[str, ...] = ()
-    """For an unmapped label: names or ids to write into a user's file, one for each meaning that the model knows."""
+    """For an unmapped label: a class name or id for each meaning. The user can write one of them into a file."""
 
     @property
     def is_ambiguous(self) -> bool:
@@ -81,11 +81,11 @@ class MappedLabel:
 
 @dataclass(frozen=True)
 class OwnLine:
-    """One line of a user's file."""
+    """A line of a user's file that maps a label to a class of the model."""
 
     label: str
     model_class: str | int
-    """A name, an id of WordNet, a number, or a superclass; "" leaves the label out."""
+    """Class name, WordNet id, class number or superclass; "" leaves the label unmapped."""
     place: str
 
 
@@ -105,11 +105,11 @@ class ClassMap:
     classes: tuple[str, ...]
     labels: tuple[MappedLabel, ...]
     known_as: str = ""
-    """Name of the known list of classes that the model uses, such as ImageNet's; "" if unknown."""
+    """Name of a well-known list of classes, such as ImageNet's, if the model uses it; "" otherwise."""
     unused: tuple[str, ...] = ()
-    """Labels in the user's file that the data set lacks."""
+    """Labels in the user's file that the data set does not have."""
     among_labels: bool = False
-    """True if the model may answer only with a class that has a label (subset evaluation)."""
+    """True to choose the model's answer only among the classes that have a label (subset evaluation)."""
 
     @property
     def unmapped(self) -> tuple[MappedLabel, ...]:
@@ -117,12 +117,12 @@ class ClassMap:
 
     @property
     def left_over(self) -> tuple[int, ...]:
-        """The classes of the model without a label, ascending."""
+        """Ascending numbers of the model's classes without a label."""
         return tuple(np.flatnonzero(~self.members.any(axis=0)).tolist())
 
     @cached_property
     def members(self) -> Flags:
-        """(labels, classes): True if a class of the model is right for a label."""
+        """Matrix (labels, classes): True if the model's class is right for the label."""
         matrix = np.zeros((len(self.labels), len(self.classes)), bool)
         for row, one in enumerate(self.labels):
             matrix[row, list(one.classes)] = True
@@ -130,8 +130,8 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> Numbers:
-        """Number of the label of each class; -1 for none. Of several labels, the one with the fewest classes counts, or
-        the first of such labels.
+        """Index of the label of each class; -1 for none. If several labels share a class, the label with the fewest
+        classes counts, or the first of these.
         """
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
@@ -140,7 +140,7 @@ class ClassMap:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Groups of mapped labels, by number. Labels that share a class form a group: a pixel has only one class."""
+        """Groups of mapped labels, as tuples of label numbers. Labels that share a class form one group."""
         from scipy.sparse.csgraph import connected_components
 
         mapped, classes = np.flatnonzero(self.members.any(axis=1)), self.members.astype(np.float32)
@@ -152,7 +152,7 @@ class ClassMap:
         return tuple(" + ".join(self.labels[number].label for number in group) for group in self.groups)
 
     def suggestions(self, label: str) -> tuple[str, ...]:
-        """Return classes and superclasses of the model with names similar to a label's, the most similar first."""
+        """Return classes and superclasses of the model with similar names to the label, the most similar first."""
         known = {plain(part): name for name in self.classes for part in (name, *name.split(","))}
         if self.known_as == IMAGENET:
             known = {word: word for word in tables.meanings()} | known
@@ -168,8 +168,8 @@ def map_classes(
     beside: Sequence[str] = (),
 ) -> ClassMap:
     """Return the mapping from the labels of a data set to the classes of a model. `beside` are all labels of the data
-    set, to recognise a well-known one. For segmentation, a label that is part of a class is mapped to it too, and
-    measured with the other parts. Raises UserError, naming file and line, for a class in the file that the model lacks.
+    set, to recognise a well-known set. For segmentation, a label that is a part of a class is mapped to this class.
+    Raises UserError, naming file and line, if the user's file `own` has a class that the model lacks.
     """
     model = _model_of(tuple(classes))
     from_file, unused = _from_file(own, labels, model)
@@ -185,7 +185,7 @@ def map_classes(
 
 
 def report_of(mapping: ClassMap) -> MappingReport:
-    """Return a mapping's report for a page and a command."""
+    """Return a summary of a mapping for a page and a command."""
     unmapped, mapped = mapping.unmapped, [one for one in mapping.labels if one.classes]
     rows = [
         MappingRow(
@@ -305,7 +305,7 @@ def _from_file(
 
 
 def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabel]:
-    """Add to labels the classes that are kinds of them (“poodle” for “dog”), except the classes of other labels."""
+    """Add classes to labels that they are a kind of (“poodle” to “dog”), except classes that have a label."""
     taken = {number for one in mapped for number in one.classes}
     found = []
     for one in mapped:
@@ -348,7 +348,7 @@ class _Model:
         )
 
     def find(self, label: str, stated: SetMeaning | None = None) -> MappedLabel:
-        """Find the classes of a label by all rules except a user's file. `stated` is its meaning in the data set."""
+        """Map a label by all rules except a user's file. `stated` is the label's meaning in the data set."""
         if tables.is_wordnet_id(label):
             return self._by_wordnet_id(label)
         if stated and self.known_as == IMAGENET:
@@ -387,7 +387,7 @@ class _Model:
         raise UserError(f"the model has no class “{str(model_class)[:80]}”{hint}.")
 
     def unless_another(self, found: MappedLabel, stated: SetMeaning | None) -> MappedLabel:
-        """Unmap a label whose name means different things in the model and the data set, unless a file maps it."""
+        """Unmap a label whose name has another meaning in the model than in the data set. Mappings from files stay."""
         meanings_of_model = [self._of_sets.get(self.classes[number]) for number in found.classes]
         theirs = {one for meaning in meanings_of_model if meaning for one in meaning.wordnet}
         if found.rule == "file" or not stated or not theirs or theirs & set(stated.wordnet):
@@ -402,7 +402,7 @@ class _Model:
         return sorted(self._same.get(tables.one_name_of(label), ()))
 
     def whole_of(self, one: MappedLabel) -> MappedLabel:
-        """Map a label that is a kind of one class of the model to that class; return any other as it is."""
+        """Map a label that is a part of exactly one class of the model to this class. Return other labels unchanged."""
         name_of_label = tables.one_name_of(one.label)
         whole = [
             number
@@ -414,7 +414,7 @@ class _Model:
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
-        """Return the classes of this WordNet id and of ids below it; else the only class with one of the id's names."""
+        """Map a WordNet id to the classes with this id or an id below it, else to the only class with its names."""
         meaning, names = tables.meaning_of(label), tables.names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")
@@ -440,13 +440,13 @@ class _Model:
         return MappedLabel(label, (), None, f"{_SEVERAL}: {named}")
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
-        """Map to all classes below the word's first WordNet meaning that includes a class of the model; else None."""
+        """Map a word to all classes below its first WordNet meaning that has such classes. None without one."""
         below = [one.wordnet for one in tables.meanings().get(word, ()) if one.wordnet in self._by_id]
         return self._below(label, below[:1], str(tables.meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """Return the classes of the meaning that a word nearly always has in texts. A word without such a meaning is
-        ambiguous and unmapped. None if the model has no class of any of its meanings.
+        """Map a word by the meaning that it nearly always has in texts. Without such a meaning, the label is ambiguous
+        and stays unmapped. None if the model has no class of any meaning.
         """
         known = tables.word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
@@ -480,8 +480,8 @@ class _Model:
         return replace(found, rule="data set", note=f"{note}; {found.note}" if found.doubtful else note)
 
     def _below(self, label: str, ids: Sequence[str], named: str) -> MappedLabel:
-        """Map a label to the classes with these WordNet ids or ids below them. The mapping is doubtful if WordNet has
-        many kinds that the model lacks. The label is unmapped if the model knows hardly any kinds.
+        """Map a label to the classes with these WordNet ids or with ids below them. If the model knows few of the kinds
+        that WordNet lists, the mapping is doubtful. If it knows hardly any, the label stays unmapped.
         """
         found = self._with_ids(ids)
         if any(row and row.wordnet in ids for row in self._rows):
@@ -505,7 +505,7 @@ class _Model:
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
 
     def _pick(self, ids: Sequence[str]) -> str:
-        """Return a name or id that, in a user's file, selects exactly the classes of these ids; "" if none does."""
+        """Return a name or id that selects exactly the classes with these ids in a user's file; "" if none does."""
         found = self._with_ids(ids)
         if not found:
             return ""
@@ -521,4 +521,4 @@ class _Model:
 
 
 _model_of = lru_cache(maxsize=4)(_Model)
-"""Return the prepared classes of a model. Cached, since every change of a filter maps the labels again."""
+"""Function that prepares a model's list of classes. Its results are cached, as labels are mapped often."""

@@ -1,6 +1,6 @@
-"""Groups of edits with the same meaning, class by class, and their effect on the probability of the true class. LANCE
-(Prabhu et al. 2023, section 3.3) takes five groups per class by K-means. Here HDBSCAN determines their number, and a
-permutation test shows which of them may be chance. Pure.
+"""Group the edits of each class by their meaning, and measure how each group changes the true class's probability.
+LANCE (Prabhu et al. 2023, section 3.3) takes five groups per class by K-means. Here HDBSCAN finds the number of groups,
+and a permutation test shows whether an effect may be chance. Pure.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from core.figures import Figure, Floats, Numbers
 from evaluation.by_source import FEWEST_SOURCES, adjusted, means_of_groups
 
 SMALLEST, SMALLEST_SHARE = 5, 0.03
-"""Minimum number of test cases of a group, and minimum share of its class. So a class has at most 33 groups."""
+"""Minimum size of a group: a number of test cases, and a share of its class. So a class has at most 33 groups."""
 PERMUTATIONS = 1_999
-"""Number of permutations of a test with fewer than five classes. Every five further classes add the same number, up to
-five times as many. Many groups are tested together, so their p-values must be able to be small."""
+"""Number of random permutations in a test with fewer than five classes. Every five further classes add this number
+again, up to five times as many: more tests need smaller p-values."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,19 @@ class EditCluster:
 
     label: int
     cases: tuple[int, ...]
-    """Indices of the test cases, the most typical first: those whose edits are nearest to the group's mean."""
+    """Indices of the test cases. Those with edits nearest to the group's mean come first."""
     change: Figure
-    """Mean change of the true class's probability, -1 to 1; each source weighs the same. Below 0 the edits hurt."""
+    """Mean change of the true class's probability, -1 to 1. Sources weigh the same. Below 0 the edits hurt."""
     p_value: float | None
-    """P-value of the test that the change does not depend on the edit; None with too few sources."""
+    """P-value under the hypothesis that the edit has no influence on the change; None with too few sources."""
     p_adjusted: float | None
     """P-value adjusted for all groups of all classes by Holm's method."""
 
 
 def edit_clusters(differences: Floats, change: Floats, source: Numbers, label: Numbers) -> tuple[EditCluster, ...]:
-    """Return the groups of all classes, the most harmful first. `differences` (test cases, dimensions) are vectors of
-    new words minus those of old words; only their direction counts. A test case is in no group if its `change` is NaN,
-    its old and new words mean the same, or its edit is unlike all others.
+    """Return the groups of all classes, the most harmful first. `differences`, (test cases, dimensions), are vectors of
+    the new words minus vectors of the old words. Only their direction counts. A test case has no group if its `change`
+    is NaN, its words keep their meaning, or its edit is unlike all others.
     """
     length = np.linalg.norm(differences, axis=1)
     usable = np.isfinite(change) & (length > 1e-9)
@@ -89,12 +89,12 @@ def _of_class(
 
 
 def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.Generator, exchanges: int) -> Floats:
-    """Return the p-value of each row of `weights` (groups, test cases): the share of random exchanges of changes
-    between test cases after which the row's weighted mean is at least as far from its expected value as before.
+    """Return a p-value for each row of `weights`, (groups, test cases). Changes are exchanged at random between test
+    cases. The p-value is the share of exchanges that move the row's weighted mean at least as far from its expected
+    value.
 
-    Test cases of one source are similar. So changes are exchanged within a source, and between sources only as whole
-    blocks of equally many test cases (whole blocks and within: Winkler et al. 2015, NeuroImage 123). A group of all
-    test cases of a class gets p = 1.
+    Test cases of one source are similar. So changes are exchanged within a source, or whole sources with equally many
+    test cases are exchanged (Winkler et al. 2015, NeuroImage 123). A group of all test cases of a class gets p = 1.
     """
     _, size = np.unique(source, return_counts=True)
     by_source = np.split(np.argsort(source, kind="stable"), np.cumsum(size)[:-1])

@@ -24,7 +24,7 @@ from evaluation.report import TEMPLATES
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
-"""Number of bins of equal width for the calibration (Guo et al. 2017)."""
+"""Number of bins of equal width for calibration, the comparison of confidence with accuracy (Guo et al. 2017)."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Answers(Columns):
     """A model's answers to images, column by column; all columns have one length."""
 
     source: Numbers
-    """The number of each image's source, from 0."""
+    """Number of each image's source, from 0."""
     right: NDArray[np.int8]
     """`RIGHT`, `WRONG`, or `UNKNOWN` if the answer cannot be compared with the label."""
     said: Numbers
@@ -40,7 +40,7 @@ class Answers(Columns):
     confidence: Floats
     """Probability of the predicted label, or of the predicted class if it has no label, 0 to 1."""
     way: Numbers | None = None
-    """Number of each image's control set, -1 for none. Only controls of the same set count. None for a single set."""
+    """Number of the control set that each image is compared with; -1 for none. None if there is only one set."""
 
     @property
     def known(self) -> Answers:
@@ -56,11 +56,11 @@ def effectiveness(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> results.Effectiveness:
-    """Return all figures on the errors of a model. `original` has one answer for each source; `label` is each source's
-    index in `labels`, and `splits` names its split, or "". `weighing` is the unit of equal weight.
+    """Return all figures on the errors of a model. `original` has one answer per source. `label` is each source's index
+    in `labels`, and `splits` its data split or "". `weighing` tells if sources or test cases weigh the same.
 
-    Only sources whose original and at least one test case can be compared count. Comparisons with reconstructions use
-    only the sources and test cases that have one. Raises ValueError for sources of several splits.
+    A source counts only if its original and at least one test case can be compared with the label. Comparisons with
+    reconstructions use only sources and test cases that have one. Raises ValueError for sources of several splits.
     """
     split = by_source.one_split(splits)
     first, cases = original.known, generated.known
@@ -118,14 +118,14 @@ def effectiveness(
 
 
 def no_control_words(read: Columns | None) -> str:
-    """Return why no reconstruction is compared. `read` has the answers to them, None if no reconstructions exist."""
+    """Return why no reconstruction is compared. `read` has the answers to reconstructions; None if none exist."""
     if read is None:
         return "there are no reconstructions of these sources"
     return "no reconstruction of these sources can be compared" if len(read) else "no reconstruction is read yet"
 
 
 def _counts(sources: Numbers, answers: Answers, weight: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return the number of answers on each source, and the number of wrong ones. `weight` weighs each answer."""
+    """Return two arrays for `sources`: the number of answers, and of wrong answers, each weighted by `weight`."""
     place = np.searchsorted(sources, answers.source)
     each = np.ones(len(place)) if weight is None else weight
     of_all, wrong = (np.bincount(place, one, len(sources)) for one in (each, each * (answers.right == WRONG)))
@@ -148,7 +148,7 @@ def _flips(both: Numbers, first: Answers, cases: Answers) -> results.Flips:
 def _classes(
     shares: Floats, size: Floats, weights: Floats, label: Numbers, labels: Sequence[str]
 ) -> tuple[results.ClassRow, ...]:
-    """Return a row for each label with a source. `shares`, (sources, 2), are of wrong originals and test cases."""
+    """Return a row for each label with a source. `shares`, (sources, 2), are wrong originals and test cases."""
     groups = len(labels)
     before, after = shares.T
     of_class = np.bincount(label, weights=size, minlength=groups).astype(np.int64)
@@ -185,7 +185,7 @@ def _confusion(answers: Answers, label: Numbers, labels: Sequence[str]) -> resul
 
 
 def calibration(answers: Answers, bins: int = BINS) -> results.Calibration:
-    """Return the expected calibration error with bins of equal width (Naeini et al. 2015), and the bins' contents."""
+    """Return the expected calibration error over bins of equal width (Naeini et al. 2015), and each bin's figures."""
     place = np.minimum((answers.confidence * bins).astype(int), bins - 1)
     images = np.bincount(place, minlength=bins)
     sure, right = (np.bincount(place, one, bins).astype(float) for one in (answers.confidence, answers.right == RIGHT))
@@ -200,8 +200,8 @@ def calibration(answers: Answers, bins: int = BINS) -> results.Calibration:
 def paired_difference(
     source: Numbers, first: NDArray[np.int8], second: NDArray[np.int8], weighing: Weighing = "source"
 ) -> results.PairedDifference:
-    """Compare the errors of two models on the test cases that can be compared with both. `first` and `second` are the
-    models' answers, as in `Answers.right`.
+    """Compare the errors of two models. `first` and `second` hold `RIGHT`, `WRONG` or `UNKNOWN` for each test case.
+    Only test cases that are known for both count.
     """
     known = (first != UNKNOWN) & (second != UNKNOWN)
     wrong = first[known] == WRONG, second[known] == WRONG
@@ -222,7 +222,7 @@ def paired_difference(
 
 
 def comparison_answer(names: tuple[str, str], found: results.PairedDifference, wrong: str = "is wrong") -> str:
-    """Return in a few sentences which of two models is better, if known. `wrong` is a verb, such as “is wrong”."""
+    """Return some sentences on which of two models is better, if that is known. `wrong` is a verb for the error."""
     gap = found.difference
     turned = None
     if gap.value is not None and gap.low is not None and gap.high is not None:

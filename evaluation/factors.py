@@ -1,15 +1,15 @@
 """Estimates which changes break a model, alone or together: main effects and two-way interactions of factors. Pure.
 
-A factor is a kind of edit, such as the weather, and its levels are the unchanged words and the alternatives. A main
-effect is the effect of a level with all other factors unchanged. An interaction is what two levels add when they come
-together, beyond the sum of their effects alone. So "night and rain" is distinguished from "night".
+A factor is an edit type, such as weather. Its levels are “unchanged” and each alternative. A main effect is the effect
+of a level with all other factors unchanged. An interaction is the effect of two levels together, minus the sum of their
+single effects. So "night and rain" is distinguished from "night".
 
 The model is linear, with an intercept for each source: only images of one source are compared with each other. Effects
-are estimated by least squares, so a source may have any part of the combinations. Interactions of three factors are
-taken for 0. Intervals come from the jackknife over sources (CR3, MacKinnon, Nielsen and Webb 2023, Journal of
-Econometrics 232) with Student's t distribution. One more, unseen source has the largest effect or its opposite with
-equal chance, as in `by_source`, so an effect that never shows is not certain to be 0. P-values are corrected for all
-rows by Holm's method.
+are estimated by least squares, so a source need not have all combinations. Interactions of three factors are assumed to
+be 0. Intervals come from the jackknife over sources (CR3, MacKinnon, Nielsen and Webb 2023, Journal of Econometrics
+232) with Student's t distribution. As in `by_source`, one imagined source has the largest effect or its opposite with
+equal chance. So an effect that never shows is not certain to be 0. P-values are corrected for all rows by Holm's
+method.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from core.figures import Columns, Figure, Flags, Floats, Numbers
 from evaluation.by_source import CONFIDENCE, MeansOfSources, adjusted, needed_sources, shares_of_sources
 
 FEWEST = 5
-"""Minimum number of sources of an effect. Rarer levels of a factor are put together."""
+"""Minimum number of sources to estimate an effect. Rarer levels of a factor are merged into one."""
 ANY, OTHER = "any change", "other changes"
-"""Names of two levels: of all alternatives of a factor together, and of those that are too rare for their own level."""
+"""Names of two merged levels: all alternatives of a factor, and its rare alternatives."""
 APART = "these images cannot tell it from other effects: draw the control set, or captions that change only one of both"
 AT_ONCE = 500
-"""Maximum number of sources computed together."""
+"""Maximum number of sources in one step of the computation."""
 _ZERO = 1e-9
-"""Relative size below which an eigenvalue of the information matrix counts as 0."""
+"""Eigenvalues of the information matrix below this share of the largest count as 0."""
 
 
 @dataclass(frozen=True)
 class Levels(Columns):
-    """Images and the level of each factor in their captions."""
+    """Images with the level of each factor in their captions, such as weather: “rain”."""
 
     source: Numbers
     levels: Numbers
-    """Level of each factor, (n, factors): 0 for unchanged, else one more than its index in `names`."""
+    """Level of each factor, (images, factors): 0 if unchanged, else 1 + the index in `names`."""
     factors: Sequence[str]
     names: Sequence[Sequence[str]]
-    """The names of the changed levels of each factor."""
+    """For each factor, the names of its changed levels."""
 
     def by_factor(self) -> Levels:
-        """Return the same images with two levels for each factor, unchanged and changed."""
+        """Return the same images with only two levels per factor: unchanged and changed."""
         return replace(self, levels=np.minimum(self.levels, 1), names=[(ANY,)] * len(self.factors))
 
 
 class _Effect(NamedTuple):
     parts: tuple[tuple[str, str], ...]
-    """Pairs of factor and level. Empty for rare combinations of levels, which only keep the other effects unbiased."""
+    """Factors with their level: one pair, or two for an interaction. Empty for the merged rare combinations."""
     column: Flags
 
 
 class _Fit(NamedTuple):
     figure: Figure
     error: float
-    """Standard error; NaN if unknown."""
+    """Standard error of the effect; NaN if unknown."""
     p_value: float
 
 
 def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> FactorEffects:
-    """Return all main effects and two-way interactions on an outcome, (n,), that is 0 to 1 and NaN where unknown."""
+    """Return all main effects and two-way interactions on `outcome`, (images,), 0 to 1; NaN if unknown."""
     known = np.isfinite(outcome)
     where, images, outcome = np.flatnonzero(known), images.where(known), outcome[known]
     found, few = _effects(images)
@@ -87,9 +87,9 @@ def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> F
 
 
 def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
-    """Return, for each pair of factors, how much a requested change of the first also changes how the second looks.
-    `looks`, (n, factors), is 0 if a factor looks unchanged in the image, 1 if it looks changed, and NaN if unknown.
-    Pairs of factors that occur together in no source are left out.
+    """Return for each pair of factors how much a requested change of one factor also changes the look of the other.
+    `looks`, (images, factors), is 1 if a factor looks changed in the image, 0 if not, NaN if unknown. Pairs that no
+    source has together are left out.
     """
     plain, found = images.by_factor(), list[tuple[str, str, _Fit, Figure]]()
     for seen, name in enumerate(plain.factors):
@@ -110,14 +110,14 @@ def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
 
 
 def _main_effects(images: Levels, outcome: Floats) -> dict[str, _Fit]:
-    """Return the effect of each factor on an outcome, by the name of the factor. `images` are as from `by_factor`."""
+    """Return the effect of each factor on an outcome, by the factor's name. `images` come from `Levels.by_factor`."""
     found, _ = _effects(images, pairs=False)
     fits = _fitted(images.source, [one.column for one in found], outcome, "source")
     return {one.parts[0][0]: fit for one, fit in zip(found, fits, strict=True)}
 
 
 def _effects(images: Levels, pairs: bool = True) -> tuple[list[_Effect], int]:
-    """Return the effects that occur in at least one image, and the number of rare combinations of two levels."""
+    """Return the effects that occur in an image, and the number of rare combinations of two levels."""
     found, factors, few = list[_Effect](), list[tuple[str, Numbers, list[str]]](), 0
     for factor, names, level in zip(images.factors, images.names, images.levels.T, strict=True):
         numbers, frequent, _ = _pooled(level, images.source, len(names))
@@ -133,8 +133,8 @@ def _effects(images: Levels, pairs: bool = True) -> tuple[list[_Effect], int]:
 
 
 def _pooled(level: Numbers, source: Numbers, levels: int) -> tuple[Numbers, list[int], int]:
-    """Put together the levels, 1 to `levels`, that have fewer than `FEWEST` sources, and drop those without an image.
-    Return each image's new level, the old index of each new level (-1: the rare ones), and the number of rare levels.
+    """Merge levels, 1 to `levels`, with fewer than `FEWEST` sources, and drop levels without an image. Return each
+    image's new level, each new level's old index (-1 for the merged one), and the number of rare levels.
     """
     sources = np.bincount(np.unique(np.column_stack([level, source]), axis=0)[:, 0], minlength=levels + 1)[1:]
     frequent, rare = np.flatnonzero(sources >= FEWEST), np.flatnonzero((sources > 0) & (sources < FEWEST))
@@ -144,7 +144,7 @@ def _pooled(level: Numbers, source: Numbers, levels: int) -> tuple[Numbers, list
 
 
 def _fitted(source: Numbers, columns: Sequence[Flags], outcome: Floats, weighing: Weighing) -> list[_Fit]:
-    """Return the effect of each column on the outcome, estimated within sources."""
+    """Return the effect of each column on the outcome, from comparisons within sources."""
     from scipy import stats
 
     if not columns or not len(outcome):
@@ -184,9 +184,9 @@ def _fitted(source: Numbers, columns: Sequence[Flags], outcome: Floats, weighing
 
 
 def _centred(source: Numbers, x: Floats, outcome: Floats, weighing: Weighing) -> Iterator[tuple[Floats, Floats]]:
-    """Yield columns, (sources, images, columns), and outcomes, (sources, images), without the mean of their source, and
-    scaled by the root of the images' weight. Sources with equally many images come together, at most `AT_ONCE` of
-    them. Sources in which no column varies are left out.
+    """Yield columns, (sources, images, columns), and outcomes, (sources, images), of up to `AT_ONCE` sources with
+    equally many images. The mean of the source is subtracted, and values are scaled by the root of the image's weight.
+    Sources in which no column varies are left out.
     """
     order = np.argsort(source, kind="stable")
     begins = np.flatnonzero(np.diff(source[order], prepend=-1))

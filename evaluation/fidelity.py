@@ -1,6 +1,6 @@
-"""Distance of generated images as a whole from originals: KID with an interval, and FID, from vectors of one extractor;
-and the perplexity of changed captions relative to the originals. Only figures of the same extractor and number of
-images can be compared. Pure.
+"""Measure how far generated images as a set are from original images: KID with an interval, and FID. Also measure the
+perplexity of changed captions relative to original captions. Compare figures only if the feature extractor and the
+number of images are the same. Pure.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from core.figures import Figure, Floats, Numbers
 from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES
 
 BLOCKS = 8
-"""Number of blocks of sources. The interval comes from how much the distances of the blocks differ."""
+"""Number of blocks into which sources are divided. The interval comes from the spread of the blocks' distances."""
 FEWEST_OF_BLOCK = 10
-"""Minimum number of sources of a block. There is no figure with fewer than `BLOCKS` times this number of sources."""
+"""Minimum number of sources of a block. With fewer than `BLOCKS` times this number, there is no figure."""
 
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Distances of two sets of images."""
+    """Distances between a set of original and a set of generated images."""
 
     extractor: str
     kid: Figure
-    """Kernel distance: 0 if both sets have the same distribution, by chance also slightly below 0."""
+    """Kernel distance (KID): 0 if both sets have the same distribution. Chance may make it slightly negative."""
     fid: Figure
-    """Fréchet distance, at least 0, higher with fewer images. It has no interval; `n` is the size of each set."""
+    """Fréchet distance (FID), at least 0, higher with fewer images. Without interval; `n` is the size of each set."""
 
 
 def kid(originals: Floats, generated: Floats, original_source: Numbers, generated_source: Numbers) -> Figure:
-    """Return the kernel distance of images by their unit vectors, (images, dimensions): the squared maximum mean
-    discrepancy under k(x, y) = (x y + 1)³ (Bińkowski et al., Demystifying MMD GANs, ICLR 2018). The authors divide x y
+    """Return the kernel distance (KID) of two sets of unit vectors, (images, dimensions): the squared maximum mean
+    discrepancy with the kernel (x y + 1)³ (Bińkowski et al., Demystifying MMD GANs, ICLR 2018). The authors divide x y
     by the dimensions, which suits vectors with numbers of about 1.
 
     Images of one source are similar, so only pairs of different sources are compared, which keeps the estimate
-    unbiased, and sources are divided into blocks. The figure is the mean of the blocks, with a t interval, which also
+    unbiased, and sources are divided into blocks. The figure is the mean of the blocks, with a t interval. It also
     holds if both distributions are equal (Zaremba, Gretton, Blaschko: B-test, NeurIPS 2013).
     """
     shared = np.intersect1d(original_source, generated_source)
@@ -56,8 +56,8 @@ def kid(originals: Floats, generated: Floats, original_source: Numbers, generate
 
 
 def fid(originals: Floats, generated: Floats) -> Figure:
-    """Return |m - m'|² + tr(S + S' - 2 (S S')^½) of means and covariances (Heusel et al., NeurIPS 2017), from equally
-    many images of both sets, chosen at random but always the same ones.
+    """Return the Fréchet distance (FID; Heusel et al., NeurIPS 2017): |m - m'|² + tr(S + S' - 2 (S S')^½), for means m
+    and covariances S. Both sets contribute equally many images, drawn at random with a fixed seed.
     """
     from scipy import linalg
 
@@ -76,8 +76,8 @@ def fid(originals: Floats, generated: Floats) -> Figure:
 
 
 def perplexity_ratio(before: Floats, after: Floats) -> Figure:
-    """Return the factor by which a change raises the perplexity of texts: the geometric mean over pairs, with a t
-    interval of its logarithm. `before` and `after` are mean negative log-likelihoods, one pair for each source.
+    """Return the factor by which edits raise the perplexity of captions: the geometric mean over sources, with a t
+    interval. `before` and `after` are mean negative log-likelihoods, one of each per source.
     """
     n = len(before)
     if n < FEWEST_SOURCES:
@@ -90,6 +90,6 @@ def perplexity_ratio(before: Floats, after: Floats) -> Figure:
 
 
 def _alike(one: Floats, source: Numbers, other: Floats, other_source: Numbers) -> float:
-    """Return the mean of the kernel over all pairs of different sources."""
+    """Return the mean of the kernel over all pairs of vectors whose sources differ."""
     apart = source[:, None] != other_source[None, :]
     return float(((one.astype(np.float64) @ other.astype(np.float64).T + 1) ** 3)[apart].mean())

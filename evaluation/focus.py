@@ -1,11 +1,11 @@
-"""Measures where a classifier looks: maps of Grad-CAM for the true class (Selvaraju et al., ICCV 2017), and figures of
-the maps.
+"""Measures which part of an image a classifier uses: Grad-CAM maps for the true class (Selvaraju et al., ICCV 2017),
+and figures computed from these maps.
 
 All figures are 0 to 1. Pointing game (Zhang et al., IJCV 2018): 1 if the highest place of the map is in the mask.
 Relevance mass (Arras et al., Information Fusion 2022): the share of the map that is in the mask. Insertion and deletion
-(Petsiuk et al., BMVC 2018): the area under the probability while the highest places are shown in a blurred picture, or
-made grey. AIC and SIC (Kapishnikov et al., ICCV 2019): by the package `saliency`. Purity: the share of the nearest
-images of other sources, by the model's features, that have the same label. Loads torch at first use.
+(Petsiuk et al., BMVC 2018): the area under the curve of the probability, while the map's highest pixels are revealed or
+removed. AIC and SIC (Kapishnikov et al., ICCV 2019): by the package `saliency`. Purity: the share of the nearest images
+of other sources, by the model's features, that have the same label. Loads torch at first use.
 """
 
 from __future__ import annotations
@@ -31,45 +31,45 @@ from evaluation.by_source import MeansOfSources, shares_of_sources
 POINTING, MASS, SHARE = "pointing game", "relevance mass", "share of the mask"
 INSERTION, DELETION, AIC, SIC, PURITY = "insertion", "deletion", "AIC", "SIC", "purity"
 FIGURES = (POINTING, MASS, SHARE, INSERTION, DELETION, AIC, SIC, PURITY)
-"""Names of the figures. The share of the mask is the value that the pointing game and the mass have by chance."""
+"""Names of the figures. The share of the image in the mask is what the pointing game and the mass reach by chance."""
 FEWEST = 20
-"""Minimum number of images for a mean over images."""
+"""Minimum number of images to report a mean."""
 STEPS = 50
-"""Number of steps of insertion and deletion, each of equally many pixels."""
+"""Number of steps of insertion and deletion. Each step changes equally many pixels."""
 NEIGHBOURS = 10
 THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.13, 0.21, 0.34, 0.5, 0.75)
-"""Shares of the pixels that AIC and SIC show, from the authors of `saliency`."""
+"""Shares of the pixels that stay sharp in AIC and SIC, as chosen by the authors of `saliency`."""
 REASONS = DataTable(__file__, str, "reasons")
-"""Reasons why an image has no AIC or SIC, by a word in the package's error message."""
+"""Reasons why an image has no AIC or SIC. The key is a word of the error message of `saliency`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """The Grad-CAM map of one image, with its figures."""
+    """The Grad-CAM map of an image, and figures computed from it."""
 
     figures: Mapping[str, float]
-    """Figures by name. Those that cannot be computed are missing."""
+    """Figures by name. A figure that cannot be computed is missing."""
     layer: str
-    """The layer whose map is used: the last one with features on a grid."""
+    """Name of the network's layer behind the map: the last one whose features lie on a grid."""
     features: Floats
     picture: bytes
-    """WebP of the model's input with the map in red and the outline of the mask."""
+    """WebP picture of the model's input, with the map in red and the outline of the mask."""
     left_out: Mapping[str, str] | None = None
-    """Reason why the image has no AIC or no SIC, by the name of the curve. None before both were computed."""
+    """Reasons why AIC or SIC is missing, by the figure's name; None before they were computed."""
 
 
 class GradCam:
     """Computes Grad-CAM maps of a torch network. One thread at a time may use it."""
 
     def __init__(self, name: str, net: Any, prepare: Callable[[Any], Any], at_once: int) -> None:
-        """`prepare` turns an RGB image into the network's input (3, h, w)."""
+        """`prepare` turns an RGB image into the network's input, (3, h, w). One call takes `at_once` images."""
         self._name, self._net, self._prepare, self._at_once = name, net, prepare, at_once
         self._black, self._white = (each.astype(np.float32)[:, None, None] for each in extremes(prepare))
         self._device, self._layer = next(net.parameters()).device, ""
 
     def look(self, image: Image.Image, classes: Sequence[int], mask: Image.Image | None = None) -> Look:
-        """Return the map of an image for the classes of its label. `mask` is white on the subject. Raises UserError if
-        the network has no features on a grid.
+        """Return the Grad-CAM map of an image for the numbers of its true classes. `mask` is white on the subject.
+        Raises UserError if no layer of the network has features on a grid.
         """
         pixels, inside = self._pixels(image), None
         found, features = self._map(pixels, classes)
@@ -84,7 +84,7 @@ class GradCam:
         return Look(figures, self._layer, features, _shown(self._picture(pixels), found, inside))
 
     def informed(self, look: Look, image: Image.Image, classes: Sequence[int], seed: int) -> Look:
-        """Return a map with AIC and SIC added. The seed, equal for all models, chooses which pixels stay sharp."""
+        """Return a copy of `look` with AIC and SIC. `seed` chooses the first sharp pixels: use one for all models."""
         pixels, pic = self._pixels(image), _saliency()
         found, _ = self._map(pixels, classes)
         known = np.zeros(found.size, bool)
@@ -126,7 +126,7 @@ class GradCam:
         return np.concatenate(found).astype(np.float64)
 
     def _map(self, pixels: NDArray[Any], classes: Sequence[int]) -> tuple[Floats, Floats]:
-        """Return the map, (h, w) like the pixels, and the mean of each channel of the layer."""
+        """Return the map, (h, w) like the pixels, and the mean of each channel of the layer's features."""
         import torch
 
         image = torch.from_numpy(pixels[None]).to(self._device).requires_grad_()
@@ -193,7 +193,7 @@ class GradCam:
 
 
 def _channels_first(features: Any, size: Sequence[int]) -> Any:
-    """Return features with channels in front: some networks have (images, rows, columns, channels)."""
+    """Return features as (images, channels, rows, columns). Some networks put the channels last."""
     wide, (_, one, two, three) = size[1] / size[0], features.shape
     return features.permute(0, 3, 1, 2) if abs(three / two - wide) > abs(two / one - wide) else features
 
@@ -226,8 +226,8 @@ def _saliency() -> Any:
 
 
 def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
-    """Return for each image how many of its `NEIGHBOURS` nearest images from other sources have the same label, as a
-    share; NaN if other sources have fewer images.
+    """Return a share for each image: how many of its `NEIGHBOURS` nearest images from other sources have its label. NaN
+    if other sources have fewer images.
     """
     squares = (features**2).sum(axis=1)
     distance = squares[:, None] + squares[None, :] - 2 * features @ features.T
@@ -240,7 +240,7 @@ def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
 
 
 def plane(features: Floats) -> Floats:
-    """Return positions of images on a map, (images, 2), 0 to 1: their first two principal components."""
+    """Return positions of images on a plane, (images, 2), 0 to 1: two principal components of features."""
     centred = features - features.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     axes = np.resize(axes, (2, features.shape[1])) if len(axes) < 2 else axes[:2]
@@ -250,8 +250,8 @@ def plane(features: Floats) -> Floats:
 
 
 def focus_figures(values: Floats, source: Numbers) -> tuple[Figure, ...]:
-    """Return the mean of each model over sources. For two models, also return the mean of the second minus the mean of
-    the first. `values` are (images, models), NaN if unknown; only images with a value for each model count.
+    """Return each model's mean over sources. For two models, also return the second mean minus the first. `values` are
+    (images, models), NaN if unknown. Only images with a value for each model count.
     """
     known, models = np.isfinite(values).all(axis=1), values.shape[1]
     n = int(known.sum())

@@ -3,16 +3,15 @@
 Both models answer the same test cases, so their errors are compared source by source. Only valid faults count, as a
 share of all test cases; either each source weighs the same, or each test case. The answer is "no worse" if the
 one-sided 95 % upper bound of the difference is at most the margin, "worse" if the lower bound is above it, and "cannot
-tell" otherwise. For several classes, "no worse" needs each class to be so, which needs no correction (Berger 1982,
-Technometrics 24), and "worse" is corrected for the number of rows by Holm's method. So each of the two answers is false
-in at most 5 % of comparisons.
+tell" otherwise. With several classes, "no worse" must hold for each class, which needs no correction (Berger 1982,
+Technometrics 24). "Worse" is corrected for the number of rows by Holm's method. So each of the two answers is false in
+at most 5 % of comparisons.
 
 The bounds are quantiles of samples: sources get random weights (Bayesian bootstrap, as in `by_source`), with one more,
-unseen source on which only one of the models is wrong. A test case about which both models are right or both are wrong
+unseen source on which only one of the models is wrong. A test case on which both models are right or both are wrong
 changes nothing. Of the other test cases, those that people found invalid do not count, and those that nobody judged
-count by their chance of being valid. That chance has Jeffreys's prior and comes from the judged test cases about which
-the same model is wrong. If these are fewer than `FEWEST_OF_STRATUM`, it comes from all judged test cases about which a
-model is wrong.
+count by their chance of being valid. That chance has Jeffreys's prior. It is estimated from the judged test cases on
+which the same model is wrong, or, if fewer than `FEWEST_OF_STRATUM` are judged, on which any model is wrong.
 """
 
 from __future__ import annotations
@@ -30,29 +29,29 @@ from evaluation.samples import FEWEST_OF_STRATUM
 
 VALID, INVALID, NOT_JUDGED = 1, 0, -1
 FEW_DRAWS = 10
-"""Minimum number of samples in a tail. With fewer, Student's t distribution gives the p value."""
+"""Minimum number of samples in a tail to count them for the p-value. With fewer, Student's t distribution is used."""
 
 
 @dataclass(frozen=True)
 class Compared(Columns):
-    """Test cases that two models answered, column by column; all columns have one length."""
+    """Test cases with the results of two models, column by column; all columns have one length."""
 
     source: Numbers
     first: Flags
-    """True if the old model is wrong."""
+    """True if the old model is wrong on the test case."""
     second: Flags
-    """True if the new model is wrong."""
+    """True if the new model is wrong on the test case."""
     judged: Numbers
-    """`VALID` or `INVALID` by people's consensus, else `NOT_JUDGED`."""
+    """`VALID` or `INVALID` by people's consensus; `NOT_JUDGED` without a consensus."""
     group: Numbers
-    """Index of the class of each test case in `groups`, or -1 for none."""
+    """Index in `groups` of each test case's class; -1 for none."""
     groups: Sequence[str]
-    """Names of the classes that are also compared one by one; empty to compare only all test cases together."""
+    """Names of the classes to compare one by one as well; empty to compare only the whole set."""
 
 
 def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> GateResult:
-    """Compare two models. `margin` is the allowed rise of the share of valid faults, 0 to 1. Each class with at least
-    `FEWEST_CASES` test cases has its own row, and all rows decide.
+    """Return whether the new model is worse. `margin` is the allowed rise of the share of valid faults, 0 to 1. Each
+    class with at least `FEWEST_CASES` test cases has a row, and all rows decide.
     """
     chance = _chance_valid(compared)
     # The random weights of a class's sources are independent of those behind these samples, so shuffle the samples.
@@ -89,9 +88,9 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 
 
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
-    """Return two chances that a test case is valid, (2,): if only the first model is wrong about it, and if only the
-    second is. Both are 1 if no test case is judged. Also return samples of these chances, (`SAMPLES`, 2). Their random
-    weights are those of the row of all test cases, so that chances and faults vary together.
+    """Return two chances, (2,), that a test case is valid: if only the first model is wrong on it, and if only the
+    second is. Both are 1 if no test case is judged. Also return random samples of the chances, (`SAMPLES`, 2). They use
+    the same random weights as the row of all test cases, so that chances and faults vary together.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))
@@ -117,7 +116,7 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
 def _row(
     name: str, compared: Compared, own: Flags, chance: tuple[Floats, Floats], margin: float, weighing: Weighing
 ) -> tuple[GateRow, float]:
-    """Return the row of the test cases `own`, never with the answer "worse", and the p value of "worse" (or NaN)."""
+    """Return the row of the test cases flagged in `own`, and the p-value of "worse" (or NaN). Never answers "worse"."""
     first, second, judged = compared.first[own], compared.second[own], compared.judged[own]
     counted = [first, second]
     for state in (VALID, NOT_JUDGED):
@@ -148,7 +147,7 @@ def _row(
 
 
 def _p_value(drawn: Floats, value: float, margin: float, sources: int) -> float:
-    """Return the one-sided p value for the hypothesis that the difference is at most the margin."""
+    """Return the one-sided p-value under the hypothesis that the difference is at most the margin."""
     from scipy import stats
 
     below = int((drawn <= margin).sum())

@@ -1,5 +1,5 @@
 """Find the network of a model under test by its name in torchvision or timm, or in a checkpoint file, and locate its
-weights. All problems with a name, a file or a download become a UserError. For transformers see `transformers.py`.
+weights. Raises UserError for an unknown name, a bad file or a failed download. For transformers see `transformers.py`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from evaluation.adapters.transformers import FILES, from_transformers
 
 SMALL_UNET = "small-unet"
 _BYTES = 4
-"""Bytes per parameter, as models under test run at full precision."""
+"""Bytes of one model parameter. Models under test run with 32-bit numbers."""
 PREPARED_BY = "prepared_by"
-"""Key in a checkpoint's header for the library that prepared the images during training."""
+"""Key in a checkpoint's header. Its value is the library that prepared the training images, such as timm."""
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
 """Keys under which training scripts store the weights."""
 _SQUEEZED = "squeezed"
 _LIBRARIES = ("torchvision", "timm")
-"""Libraries of architectures. “timm:resnet50” chooses the library if both have the architecture."""
+"""Libraries with architectures. If both have an architecture, “timm:resnet50” selects the one of timm."""
 
 
 def find_network(settings: UnderTestSettings) -> Network:
-    """Return the network with its weights, on the CPU. Raises UserError if the weights are missing or do not fit it."""
+    """Return the network with its weights, on the CPU. Raises UserError if the weights are missing or do not fit."""
     shared.require_read(settings)
     if settings.source == "file":
         return _from_file(settings)
@@ -47,7 +47,7 @@ def find_network(settings: UnderTestSettings) -> Network:
 
 
 def untrained(network: Network, settings: UnderTestSettings) -> Any:
-    """Return a new module of the same network with random weights."""
+    """Return a copy of a network with random weights, as a torch module."""
     if settings.source == "transformers":
         return type(network.net)(network.net.config)
     auxiliary = any(key.startswith("aux_classifier.") for key in network.net.state_dict())
@@ -104,7 +104,7 @@ def _torchvision_weights(name: str) -> Any:
 
 
 def _timm_weights(name: str) -> Any:
-    """Return timm's entry for a model's weights. Raises UserError for an unknown name or tag, or a lack of weights."""
+    """Return timm's description of a model's weights. Raises UserError if the name is unknown or has no weights."""
     import timm
     from timm.models import get_pretrained_cfg
 
@@ -199,7 +199,7 @@ def _misfit(net: Any, state: Mapping[str, Any]) -> str:
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the architecture to load. Add a remark if both libraries have one of this name and none is requested."""
+    """Return the name of the architecture to load, and remarks if it is unclear which library's is meant."""
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
         library, plain = prepared_by, named
@@ -232,8 +232,8 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 def _prepared(
     name: str, net: Any, kind: TaskKind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Return the preparation of images, as a description and a function: that of the library which the file's header
-    names. Without such a library, images are squeezed to the given or default size and normalised.
+    """Return how images are prepared, as a description and as a function. If the header of the file names a library,
+    that library's preparation is used. Otherwise images are scaled to one size, and normalised.
     """
     library = header.get(PREPARED_BY, "")
     typed = [one for one in ("size", "mean", "std") if getattr(settings, one)]
@@ -258,7 +258,7 @@ def _prepared(
 
 
 def _only_side(net: Any) -> int:
-    """Return the side in pixels of the only size that a network takes, or 0 if it takes several or does not say."""
+    """Return the side in pixels of the only image size that a network accepts; 0 if it has no such limit."""
     config = getattr(net, "pretrained_cfg", None) or {}  # of timm
     if config.get("fixed_input_size") and len(config.get("input_size") or ()) == 3:
         return int(config["input_size"][-1])
@@ -267,7 +267,7 @@ def _only_side(net: Any) -> int:
 
 
 def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
-    """Return the header that a file of retrained weights needs to be loaded. The original model is from `source`."""
+    """Return the header for a file of retrained weights. `source` is the library or file type of the original model."""
     if source == "transformers":  # other files in the model's folder say the rest
         return {"format": "pt"}
     header = {"format": "pt", "architecture": identity.name, "classes": json.dumps(identity.classes)}
@@ -318,7 +318,7 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
 
 
 def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, TaskKind]:
-    """Return a module with random weights, and its task. A name without a library is searched in torchvision first."""
+    """Return a network with random weights and its task. Names without a library are searched in torchvision first."""
     if name == SMALL_UNET:
         from evaluation.adapters.small_unet import SmallUNet
 
@@ -343,7 +343,7 @@ def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, TaskKind]:
 
 
 def torchvision_names() -> dict[str, TaskKind]:
-    """Return the names of torchvision's classification and segmentation models, with the kind of task of each."""
+    """Map the names of torchvision's classification and segmentation models to their tasks."""
     from torchvision import models
 
     names: dict[str, TaskKind] = dict.fromkeys(models.list_models(module=models), "classification")
@@ -356,7 +356,7 @@ def _size(size: Sequence[int]) -> tuple[int, int] | None:
 
 
 def weights_of(settings: UnderTestSettings) -> Weights:
-    """Return the location of a model's weights. Raises UserError for an unknown name or an impossible path."""
+    """Return where a model's weights are. Raises UserError for an unknown name or an invalid path."""
     if settings.source == "http":
         raise UserError(
             f"The model at {settings.address} runs on its server, which keeps the weights: there is nothing to fetch."

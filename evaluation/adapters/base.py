@@ -1,4 +1,4 @@
-"""The interface to every model under test, run by any library or server: images in, probabilities or class maps out."""
+"""Interface of every model under test: it takes images and returns class probabilities or class maps."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Output:
     """A model's answers to some images, in the order of the images."""
 
     probabilities: np.ndarray | None = None
-    """(images, classes), float32; classification only."""
+    """Class probabilities, (images, classes), float32. None for segmentation."""
     maps: tuple[Image.Image, ...] = ()
-    """One image of class numbers (mode L) for each input image, of its `map_size`; segmentation only."""
+    """For segmentation, a class map of each input image: a picture of class numbers (mode L, size `map_size`)."""
     doubts: tuple[Doubt, ...] = ()
-    """Uncertainty of each map; () for a model without probabilities."""
+    """Uncertainty of each class map; () for a model without probabilities."""
 
 
 DOUBT_SIDE = 64
@@ -46,14 +46,14 @@ class Adapter(Protocol):
     kind: TaskKind
     identity: ModelIdentity
     at_once: int
-    """Suitable number of images for one call. The caller takes fewer if memory runs out."""
+    """Number of images to pass in one call. The caller passes fewer if memory runs out."""
 
     def prepare(self, image: Image.Image) -> Any:
         """Return the model's input for an RGB image. May be called from several threads."""
 
     def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
-        """Return the answers to prepared images, whose original (width, height) are `sizes`. An answer does not depend
-        on the other images. Raises UserError, or an error that `out_of_memory` recognises if there are too many images.
+        """Return the model's answers to prepared images. `sizes` are the original (width, height) of each. The other
+        images of the call do not change an answer. Raises UserError, or an out-of-memory error (see `out_of_memory`).
         """
 
 
@@ -64,7 +64,7 @@ class LocalAdapter:
     identity: ModelIdentity
 
     def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
-        """Run the model once for each group of images of the same shape, as images are never padded. See `Adapter`."""
+        """Run the model once for each group of images of equal size, because images are never padded. See `Adapter`."""
         places: dict[tuple[int, ...], list[int]] = {}
         for place, pixels in enumerate(prepared):
             places.setdefault(tuple(pixels.shape), []).append(place)
@@ -82,7 +82,7 @@ class LocalAdapter:
         return Output(maps=maps, doubts=doubts)
 
     def _logits(self, pixels: Sequence[Any]) -> Any:
-        """Return logits (images, classes) or (images, classes, h, w), a torch tensor, for images of the same shape."""
+        """Return logits as a torch tensor, (images, classes) or (images, classes, h, w). All images have one size."""
         raise NotImplementedError
 
     def _check(self, logits: Any, count: int) -> None:
@@ -97,10 +97,10 @@ class LocalAdapter:
 
 
 class TorchAdapter(LocalAdapter):
-    """A network of torch, on the GPU where there is one, at full precision."""
+    """Runs a torch network with 32-bit numbers, on the GPU if there is one."""
 
     def __init__(self, network: Network) -> None:
-        """Raises UserError if the network cannot process images of the size to which they are prepared."""
+        """Raises UserError if the network cannot process images of the prepared size."""
         import torch
 
         self.kind, self.prepare = network.identity.kind, network.prepare
@@ -151,7 +151,7 @@ def images_at_once(kind: TaskKind, gpu: bool) -> int:
 
 
 def class_map(logits: Any, size: tuple[int, int]) -> Image.Image:
-    """Return the class numbers (mode L) of logits (1, classes, h, w), first scaled to the `map_size` of `size`."""
+    """Return a class map (mode L) from logits (1, classes, h, w), scaled to the `map_size` of the image size `size`."""
     import torch
 
     width, height = map_size(size)

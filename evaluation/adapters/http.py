@@ -1,6 +1,6 @@
 """A model under test behind HTTP, with a small protocol of our own (docs/models-under-test.md). A request that fails
-temporarily is sent again. Every other failure becomes an error that says what was expected. Images go to the given
-address only: no redirect is followed.
+temporarily is sent again. Any other failure raises an error that says what was expected. Images go to the given address
+only: redirects are refused.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ IMAGES = 8
 """Maximum number of images in one request."""
 REQUESTS = 4
 TRIES = 4
-"""Maximum number of times that a request is sent if it fails temporarily."""
+"""Maximum number of times that one request is sent. Only temporary failures are tried again."""
 TRIES_OF_SLOW = 2
-"""Maximum number of tries after a timeout. More tries would not make a slow server faster."""
+"""Maximum number of times that one request is sent after timeouts: a slow server seldom gets faster."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
-"""Seconds between two tries: the first pause, which doubles with each try, and the longest pause."""
+"""Shortest and longest wait between two tries, in seconds. The wait doubles after each try."""
 CONNECT_SECONDS = 10.0
-"""Maximum seconds for connecting. A server that is down is noticed before the timeout of a whole answer."""
+"""Maximum time to connect, in seconds. It is shorter than the timeout of an answer, so a dead server shows early."""
 MOST_BYTES = 32 << 20
 MOST_PIXELS = 1 << 25
-"""Maximum number of pixels of a class map in an answer."""
+"""Maximum number of pixels of a class map that a server returns."""
 ROUNDING = 0.02
-"""Largest difference between 1 and the sum of an image's probabilities."""
+"""Maximum rounding error: an image's probabilities may add up to 1 plus or minus this number."""
 _NO_CARD = (400, 401, 403, 404, 405, 406, 410, 415, 422, 501)
-"""HTTP statuses with which a server answers GET if it cannot describe itself."""
+"""HTTP statuses of servers that cannot describe themselves: they answer a GET request with one of these."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class HttpAdapter:
     """A model behind an address."""
 
     def __init__(self, settings: UnderTestSettings) -> None:
-        """Asks the server for its description. Raises UserError if it does not answer, or its classes are unknown."""
+        """Asks the server to describe itself. Raises UserError if it does not answer, or its classes stay unknown."""
         import httpx
 
         self._address, self._timeout = settings.address, settings.timeout
@@ -112,7 +112,7 @@ class HttpAdapter:
         return base64.b64encode(file.getvalue()).decode("ascii")
 
     def answer(self, prepared: Sequence[str], sizes: Sequence[tuple[int, int]]) -> Output:
-        """Return the server's answers. Raises Cancelled soon after the person asks to stop."""
+        """Return the server's answers. Raises Cancelled shortly after the user stops the job."""
         parts = [list(prepared[start : start + IMAGES]) for start in range(0, len(prepared), IMAGES)]
         answers = asyncio.run(self._exchange([("POST", {"images": part}) for part in parts]))
         entries = [
@@ -169,7 +169,7 @@ class HttpAdapter:
         )
 
     def _row(self, entry: Any) -> np.ndarray:
-        """Return the probabilities (classes,) of one image. Classes that the server does not name have 0."""
+        """Return the probabilities (classes,) of one image. A class that the server leaves out gets 0."""
         probabilities = entry.get("classes") if isinstance(entry, dict) else None
         if not isinstance(probabilities, dict) or not probabilities:
             raise self._nonsense(f"an entry {json.dumps(entry)[:80]}")

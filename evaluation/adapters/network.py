@@ -1,4 +1,4 @@
-"""A network under test, and shared parts of all adapters: paths, class names, preparation of images, errors."""
+"""A loaded network under test, and functions for all adapters: paths, class names, image preparation, errors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from core.types import TaskKind
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GIVEN = "the list that was given"
-"""Origin of class names that a person gave."""
+"""Origin of class names that the user gave, for messages."""
 MOST_CLASSES = 255
 """Maximum number of classes of a segmenter: class maps are stored with one byte per pixel."""
 LEAST_SPAN, MOST_SPAN = 0.1, 300.0
-"""Limits of the difference between a white and a black pixel in a model's input. Usual values are 1, 2, 4.6 and 255."""
+"""Minimum and maximum difference between a white and a black pixel in a model's input. Usual are 1, 2, 4.6 and 255."""
 _READS = DataTable(__file__, frozenset[str], "reads")
 _CALLED = DataTable(__file__, str, "called")
 _INSTEAD = DataTable(__file__, str, "preparations")
@@ -38,14 +38,14 @@ class Network:
     """A loaded network."""
 
     net: Any
-    """A torch module: normalised pixels (n, 3, h, w) in; logits (n, classes), or (n, classes, h, w), out."""
+    """A torch module. It takes normalised pixels (n, 3, h, w) and returns logits (n, classes) or (n, classes, h, w)."""
     identity: ModelIdentity
     prepare: Callable[[Any], Any]
-    """Turns an RGB image into the network's input, (3, h, w)."""
+    """Function that turns an RGB image into the network's input, (3, h, w)."""
 
 
 def checkpoint_path(named: str) -> Path:
-    """Return the path of a checkpoint, existing or not; "~" is the home. Raises UserError for an impossible path."""
+    """Return the path of a checkpoint file, which may not exist. Expands “~”. Raises UserError for an invalid path."""
     try:
         path = Path(named).expanduser()
         path.stat()
@@ -60,7 +60,7 @@ def checkpoint_path(named: str) -> Path:
 
 
 def file_of(settings: UnderTestSettings) -> tuple[Path, str]:
-    """Return the checkpoint or ONNX file of a model, and its hash. Raises UserError if it cannot be read."""
+    """Return the path and the hash of a model's checkpoint or ONNX file. Raises UserError if it cannot be read."""
     file = checkpoint_path(settings.file)
     what = "an ONNX file" if settings.source == "onnx" else "a checkpoint"
     if not file.is_file():
@@ -74,7 +74,7 @@ def file_of(settings: UnderTestSettings) -> tuple[Path, str]:
 
 
 def require_named(settings: UnderTestSettings) -> None:
-    """Raise UserError, naming the field, if the name, file or address that the model's source needs is missing."""
+    """Raise UserError, naming the field, if a model's name, file or address is needed but missing."""
     field = {"http": "address", "file": "file", "onnx": "file"}.get(settings.source, "name")
     has_folder = settings.source == "transformers" and bool(settings.file)
     if settings.source in _MISSING and not (getattr(settings, field) or has_folder):
@@ -82,8 +82,8 @@ def require_named(settings: UnderTestSettings) -> None:
 
 
 def require_read(settings: UnderTestSettings) -> None:
-    """Raise UserError, naming the field, for a setting that the model's source does not use, or for a missing setting
-    that the source needs (`require_named`).
+    """Raise UserError, naming the field, if a required setting is missing (`require_named`), or if a setting is given
+    that this kind of model does not use.
     """
     plain = UnderTestSettings(source=settings.source)
     for name, called in _CALLED.items():
@@ -105,7 +105,7 @@ def require_read(settings: UnderTestSettings) -> None:
 
 
 def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
-    """Return the class names that a person gave; empty for none. Raises UserError for a name that occurs twice."""
+    """Return the class names that the user gave, or (). Raises UserError for a name that occurs twice."""
     names = tuple(name.strip() for name in settings.classes.split(",") if name.strip())
     twice = twice_in(names)
     if twice:
@@ -120,8 +120,8 @@ def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
 def named_classes(
     called: str, settings: UnderTestSettings, own: Sequence[str], origin: str
 ) -> tuple[tuple[str, ...], str]:
-    """Return class names and their origin: the names that a person gave, else the model's `own` names, from `origin`.
-    Raises UserError if the numbers of given names and of the model's classes differ.
+    """Return class names and their origin: the names that the user gave, or else the model's names `own` with `origin`.
+    Raises UserError if the number of given names is not the number of classes.
     """
     names = classes_given(settings)
     if names and len(names) != len(own):
@@ -141,8 +141,8 @@ def twice_in(names: Sequence[str]) -> tuple[str, ...]:
 def with_assumptions(
     shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str, output: Numbers = "logits"
 ) -> Preprocessing:
-    """Return the preprocessing with the kind of output, the origin of the class names, and remarks. If the model itself
-    gives one name to several classes, a remark about it is added.
+    """Return the preprocessing with three facts added: kind of output, origin of the class names, and remarks. One
+    remark is about classes of the model with equal names.
     """
     if origin != GIVEN and (twice := twice_in(classes)):
         more = f" and {len(twice) - 1} more names" if len(twice) > 1 else ""
@@ -152,7 +152,7 @@ def with_assumptions(
 
 
 def require_classes(called: str, kind: TaskKind, classes: Sequence[str]) -> None:
-    """Raise UserError for fewer than two classes, and for a segmenter with more classes than a class map can number."""
+    """Raise UserError for fewer than two classes, or if a segmenter has more classes than a class map can number."""
     if len(classes) < 2:
         raise UserError(
             f"{called} has {len(classes) or 'no'} class{'' if classes else 'es'}, so its answer would be the same for "
@@ -164,13 +164,13 @@ def require_classes(called: str, kind: TaskKind, classes: Sequence[str]) -> None
 
 
 def size_given(text: str) -> tuple[int, int] | None:
-    """Return (width, height) of "224" or "1024x512"; None for anything else."""
+    """Return (width, height) for “224” or “1024x512”; None for any other text."""
     sides = [int(side) for side in text.lower().split("x") if side.strip().isdigit()]
     return (sides[0], sides[-1]) if len(sides) in (1, 2) and all(sides) else None
 
 
 def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[float, ...]:
-    """Return the numbers that a person typed, or else the numbers in the header of a file. Empty if neither has any."""
+    """Return the numbers that the user typed, or else those in the file's header under `name`; () without any."""
     try:
         return tuple(float(number) for number in (typed.split(",") if typed else listed(header, name)))
     except (ValueError, TypeError):
@@ -178,21 +178,21 @@ def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[flo
 
 
 def logits_of(output: Any) -> Any:
-    """Return the logits in a network's output, which torchvision and transformers wrap in a dict or an object."""
+    """Return the logits from a network's output. torchvision and transformers wrap them in a dict or an object."""
     if isinstance(output, dict) and "out" in output:
         return output["out"]
     return getattr(output, "logits", output)
 
 
 def extremes(prepare: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """Return a model's input (3,) for a black and for a white picture: the extreme values of each channel."""
+    """Return a model's input values for black and for white, (3,) each: the extreme values of each channel."""
     side = (64, 64)
     black, white = (np.asarray(prepare(Image.new("RGB", side, colour))) for colour in ("black", "white"))
     return black.reshape(3, -1).mean(1), white.reshape(3, -1).mean(1)
 
 
 def values_of(called: str, prepare: Callable[[Any], Any], mean: Sequence[float]) -> tuple[float, float]:
-    """Return least and largest pixel value in a model's input. Raises UserError for an impossible `mean` or std."""
+    """Return the smallest and largest value of a model's input. Raises UserError for an impossible `mean` or std."""
     black, white = extremes(prepare)
     least, largest = float(min(black.min(), white.min())), float(max(black.max(), white.max()))
     spans = np.abs(white - black)
@@ -214,7 +214,7 @@ def values_of(called: str, prepare: Callable[[Any], Any], mean: Sequence[float])
 
 
 def listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
-    """Return a list in the header of a file, or () if the header has none of this name."""
+    """Return the list that a file's header has under `name`; () without one."""
     try:
         return tuple(json.loads(header.get(name, "[]")))
     except (ValueError, TypeError):
@@ -222,7 +222,7 @@ def listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
 
 
 def squeezed(size: tuple[int, int], mean: Sequence[float], std: Sequence[float]) -> Callable[[Any], Any]:
-    """Return a transform that squeezes a picture into a width and height and normalises it."""
+    """Return a function that scales a picture to `size`, ignoring its aspect, and normalises its pixels."""
     import torch
     from torchvision.transforms import v2
 
@@ -236,7 +236,7 @@ def squeezed(size: tuple[int, int], mean: Sequence[float], std: Sequence[float])
 
 
 def squeezed_words(size: tuple[int, int]) -> str:
-    """Return the effect of `squeezed` on a picture's size, in words."""
+    """Return a sentence part that tells users how `squeezed` changes a picture's size."""
     return f"scaled to {size[0]} × {size[1]} pixels, whatever its shape"
 
 

@@ -1,5 +1,5 @@
-"""Classifiers and segmenters in ONNX files, run by onnxruntime. A graph that would open other files or load libraries
-is refused. The preparation of images is never guessed: a person or the file's metadata must give it.
+"""Classifiers and segmenters in ONNX files, run by onnxruntime. Models that would open other files or load libraries
+are refused. The image preparation is never guessed: the user or the file's metadata must give it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from evaluation.adapters.base import NO_NUMBER, LocalAdapter, images_at_once
 from evaluation.adapters.network import GIVEN
 
 DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
-"""Domains of operators that are built into onnxruntime."""
+"""Operator domains that onnxruntime contains."""
 READS_FILES = frozenset(("EPContext", "PyOp", "ExternalProgram"))
 """Operators that open files or run programs outside the model."""
 _FLOATS: dict[str, Any] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 ROUNDING = 0.02
-"""Largest difference between 1 and a sum of probabilities; 16-bit numbers round that much."""
+"""Maximum rounding error: probabilities may add up to 1 plus or minus this number. 16-bit numbers need it."""
 _OPERATORS = DataTable(__file__, frozenset[str], "operators")
 _TO_GIVE = DataTable(__file__, str, "to_give")
 
@@ -36,7 +36,7 @@ class OnnxAdapter(LocalAdapter):
     """A model in an ONNX file, on the GPU if onnxruntime supports it."""
 
     def __init__(self, settings: UnderTestSettings) -> None:
-        """Loads the file. Raises UserError if it cannot be used, or does not fit its settings."""
+        """Loads the file. Raises UserError if it cannot be used, or if it contradicts the settings."""
         file, weights = shared.file_of(settings)
         self._called, self._layout, content = file.name, settings.layout, file.read_bytes()
         header, self._made_by = _checked(content, file.name)
@@ -79,7 +79,7 @@ class OnnxAdapter(LocalAdapter):
         return torch.from_numpy(self._found.logits(self._run(np.stack([one.numpy() for one in pixels]))))
 
     def _read_input(self, settings: UnderTestSettings, header: Mapping[str, str]) -> tuple[Any, int, tuple[int, int]]:
-        """Return the input, its number of images (0: any), and the (width, height) to which images are scaled."""
+        """Return the model's input, its number of images (0 for any), and the (width, height) of prepared images."""
         inputs, who = self._session.get_inputs(), self._called
         if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in _FLOATS:
             has = "; ".join(f"{one.name}: {one.type} of {one.shape}" for one in inputs)[:200]
@@ -111,7 +111,7 @@ class OnnxAdapter(LocalAdapter):
         return inputs[0], batch, size
 
     def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> _Answers:
-        """Run plain colours and noise to find the output with a number for each class. Return its form."""
+        """Find the output with one number for each class: run the model on plain colours and noise. Return its form."""
         noise = np.random.default_rng(0).integers(0, 256, (2, size[1], size[0], 3), np.uint8)
         plain = [Image.new("RGB", size, colour) for colour in ("red", "green", "blue", "black", "white")]
         trials = [Image.fromarray(noise[0]), *plain, Image.fromarray(noise[1])]
@@ -157,7 +157,7 @@ class OnnxAdapter(LocalAdapter):
         return first
 
     def _numbers(self, rows: np.ndarray, output: str) -> Numbers:
-        """Return the kind of numbers in `rows`, (answers, classes). Raises UserError if they choose no class of all."""
+        """Return the kind of numbers in `rows`, (answers, classes), such as logits. Raises UserError for others."""
         rows = rows[np.isfinite(rows).all(1)].astype(np.float64)
         if not len(rows):
             raise UserError(NO_NUMBER)
@@ -219,12 +219,12 @@ class _Answers:
     remarks: tuple[str, ...] = ()
 
     def rows(self, found: np.ndarray) -> np.ndarray:
-        """Return an output as (answers, classes). An answer is for an image, or for a pixel of a segmenter's image."""
+        """Return the output as (answers, classes): a row for each image, or for each pixel of a segmenter's image."""
         plain = self._plain(found)
         return plain if self.kind == "classification" else plain.transpose(0, 2, 3, 1).reshape(-1, plain.shape[1])
 
     def logits(self, found: np.ndarray) -> np.ndarray:
-        """Return logits (images, classes) or (images, classes, h, w), whose softmax is the output's probabilities."""
+        """Return logits (images, classes) or (images, classes, h, w). Their softmax gives the model's probabilities."""
         plain = self._plain(found)
         if self.numbers in ("softmax", "percentages"):  # a softmax cancels the factor of 100
             return np.log(np.maximum(plain, 1e-30))  # never the logarithm of 0
@@ -237,7 +237,7 @@ class _Answers:
 
 
 def _shape_of(found: np.ndarray, classes: int) -> _Answers | None:
-    """Return the form of an output for one image, or None if it does not fit this number of classes."""
+    """Return the form of an output for one image; None if it does not have this number of classes."""
     sides = [side for side in found.shape[1:] if side != 1]
     if len(found) == 1 and sides == [classes]:  # also (1, classes, 1, 1), from a classifier that does not flatten
         return _Answers("classification", False)
@@ -247,7 +247,7 @@ def _shape_of(found: np.ndarray, classes: int) -> _Answers | None:
 
 
 def _made_by(graph: Any, output: str) -> str:
-    """Return the operator that determines the range of an output; "" if unknown."""
+    """Return the name of the operator that fixes the range of an output, such as Softmax; "" if unknown."""
     producer = {name: node for node in graph.node for name in node.output}
     constants = {tensor.name for tensor in graph.initializer}
     constants |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
@@ -266,7 +266,7 @@ def _made_by(graph: Any, output: str) -> str:
 
 
 def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return metadata and each output's operator. Raises UserError if the model is invalid, or loads files or code."""
+    """Return the metadata, and the operator behind each output. Raises UserError for invalid or unsafe models."""
     import onnx
 
     try:
@@ -295,7 +295,7 @@ def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """Yield a protobuf message and all messages within it: nodes, also of inner graphs and functions, and tensors."""
+    """Yield a protobuf message and all messages inside it, such as nodes and tensors, also in nested graphs."""
     waiting = [message]
     while waiting:
         current = waiting.pop()

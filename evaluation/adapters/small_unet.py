@@ -1,4 +1,4 @@
-"""A small segmentation network, `small-unet` in checkpoint files: no library has one below a megabyte."""
+"""A small segmentation network, named `small-unet` in checkpoint files. Libraries have none below a megabyte."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Classifiers and segmenters of transformers, from a repository on the hub or a folder. Only safetensors are read, and
-no code of a model is run. Segmenters answer at about a quarter of the size, and the caller scales their logits up.
+no code of a model is run. Segmenters return logits at about a quarter of the size, and callers enlarge them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from evaluation.adapters import network as shared
 from evaluation.adapters.network import Network
 
 FILES = ("*.json", "*.safetensors")
-"""Files fetched from a repository: weights and the preparation of images, neither code nor pickles."""
+"""Patterns of the files to download: weights and settings, but no code and no pickle files."""
 CLASSES: dict[str, TaskKind] = {"ForImageClassification": "classification", "ForSemanticSegmentation": "segmentation"}
-"""Supported endings of the names of model classes."""
+"""Tasks by the ending of a model's class name. Other models are not supported."""
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 def from_transformers(settings: UnderTestSettings) -> Network:
-    """Return the network on the CPU. Raises UserError if it cannot be fetched, or has another task."""
+    """Return the network on the CPU. Raises UserError if the download fails, or the model is for another task."""
     folder, called, weights = folder_of(settings)
     config = _config(folder, called)
     kind = _kind(config, called)
@@ -61,8 +61,8 @@ def from_transformers(settings: UnderTestSettings) -> Network:
 
 
 def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
-    """Return the folder of the files, the model's name, and the identity of its weights. Raises UserError if the folder
-    is missing, or the repository cannot be fetched.
+    """Return the folder of the files, the model's name, and an id of its weights. Raises UserError if the folder is
+    missing, or the repository cannot be fetched.
     """
     if settings.file:
         folder = shared.checkpoint_path(settings.file)
