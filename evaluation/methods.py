@@ -1,14 +1,14 @@
 """Methods that make test cases, such as DILLEMA and LANCE, compared on the same sources. Pure.
 
-A figure of a method has a 95 % interval over sources. A difference is the figure of a method minus that of the
-reference method, over the sources that both have, so that what makes a source hard for both cancels. In shares each
-source weighs the same. Valid failures per 100 images and per minute are totals over sources, divided by the totals of
-images and of model time.
+A figure of a method has a 95 % interval over sources. A difference is a method's figure minus the reference method's
+figure, over the sources that both have. So the difficulty of a source, which both share, cancels. In shares each source
+weighs the same. Valid failures per 100 images and per minute are totals over sources, divided by the totals of images
+and of model time.
 
 An image is valid if people say so, in a study or a review. If nobody judged it, it is valid if it fails none of the
-checks that all methods have. So figures "by checks" are as good as the checks. Figures "by votes" use a study's sample
-alone (`evaluation.validity`). Their differences combine two intervals as if they were independent (Zou and Donner 2008,
-Statistics in Medicine 27), which is too wide rather than too narrow if sources are hard for both methods.
+checks that all methods have. So figures "by checks" are only as good as the checks. Figures "by votes" use a study's
+sample alone (`evaluation.validity`). Their differences combine two intervals as if they were independent (Zou and
+Donner 2008, Statistics in Medicine 27), so their intervals are rather too wide than too narrow.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ NO_IMAGE = "it has no such image"
 FEW = f"fewer than {FEWEST_CASES} images"
 Unit = Literal["share", "number"]
 Votes = Callable[[Flags], "tuple[Judged, Sequence[str]] | None"]
-"""Takes flags of images and returns people's votes on them, new faults of the model as `Judged.wrong`, with the names
-of their strata. Returns None if nobody voted on any of these images."""
+"""Function that takes flags of images and returns people's votes on them, with the names of their strata. In the votes,
+`Judged.wrong` marks new faults of the model. Returns None if nobody voted on any of these images."""
 
 
 @dataclass(frozen=True)
@@ -41,34 +41,34 @@ class MethodImages(Columns):
 
     method: Numbers
     source: Numbers
-    """Number of each image's source, from 0. `method` has the number of each image's method, from 0."""
+    """Number of each image's source, from 0. `method` holds the number of its method, from 0."""
     edit_type: Numbers
     """Number of each image's edit type, from 0; -1 for none or several."""
     cell: Numbers
-    """Number of each image's cell (label, edit type, alternative), from 0; -1 for an image without exactly one edit."""
+    """Number of each image's combination (cell) of label, edit type and alternative; -1 without exactly one edit."""
     judged: Numbers
-    """Whether people find the image valid, in a study or a review."""
+    """`YES` if people find the image valid, in a study or a review."""
     passed: Numbers
-    """`YES` if the image fails none of the checks that all methods have, `UNKNOWN` if methods share no check."""
+    """`YES` if the image fails none of the checks that all methods have; `UNKNOWN` without such checks."""
     shows: Numbers
-    """Whether the edit is visible in the image, by a check."""
+    """`YES` if a check finds the edit in the image."""
     kept: Numbers
-    """Whether the image still shows its label or fits its mask, by a check."""
+    """`YES` if a check finds that the image still shows its label, or fits its mask."""
     wrong: Numbers
-    """Whether the model under test is wrong."""
+    """`YES` if the model under test is wrong on the image."""
     fault: Numbers
-    """Whether the model is wrong though it is right on the source."""
+    """`YES` if the model is wrong on the image and right on its source."""
 
     @property
     def valid(self) -> Numbers:
-        """Whether each image is valid: by people, else by the checks."""
+        """`YES` for each valid image, `NO` or `UNKNOWN` otherwise. People's judgement comes first, then the checks."""
         return np.where(self.judged == UNKNOWN, self.passed, self.judged)
 
     @property
     def valid_failure(self) -> Numbers:
-        """Whether each image is valid and shows a new fault of the model. `UNKNOWN` if one of the two is unknown: right
-        answers on images of unknown validity are left out like faults, so the rate has no bias. An image that people
-        find invalid is `NO`, even if the model has not read it.
+        """`YES` for each valid image that shows a new fault of the model. `UNKNOWN` if its validity or the fault is
+        unknown: to avoid bias, right answers on images of unknown validity are left out like faults. An image that
+        people find invalid is `NO`, even if the model has not read it.
         """
         failure = np.where((self.fault == YES) & (self.valid == YES), YES, NO)
         unknown = ((self.fault == UNKNOWN) | (self.valid == UNKNOWN)) & (self.judged != NO)
@@ -77,43 +77,43 @@ class MethodImages(Columns):
 
 @dataclass(frozen=True)
 class MethodFigure:
-    """One figure of all methods, in their order."""
+    """One figure, with a value for each method, in the order of the methods."""
 
     name: str
     unit: Unit
     values: tuple[Figure, ...]
     differences: tuple[Figure | None, ...]
-    """Each method's figure minus the reference's, over the sources that both have. None for the reference."""
+    """Each method's figure minus the reference method's, over the sources that both have. None for the reference."""
 
 
 @dataclass(frozen=True)
 class MethodTable:
-    """The figures of all methods, for all edits or one edit type."""
+    """Table of the figures of all methods, for all edits or for one edit type."""
 
     edit_type: str
     """Name of the edit type; "" for all edits."""
     images: tuple[int, ...]
     sources: tuple[int, ...]
-    """Number of sources that each method has an image of."""
+    """For each method, the number of sources with an image."""
     shared: tuple[int, ...]
-    """Number of sources that both the method and the reference have an image of."""
+    """For each method, the number of sources with an image of it and an image of the reference method."""
     figures: tuple[MethodFigure, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class _Measure:
-    """A figure that is a statistic of means over sources."""
+    """Data from which a figure of each method is computed: values of sources, and a statistic of their means."""
 
     columns: Floats
-    """Values of each source, (methods, sources, k)."""
+    """Values of each source for each method, (methods, sources, k)."""
     counts: Flags
     worst: Floats
-    """The values of a source that would lower the figure most, (methods, k)."""
+    """Values of an imagined source that would lower the figure most, (methods, k)."""
     best: Floats
     statistic: Statistic
     images: Numbers
     missing: str
-    """Reason that the figure gives if no source counts."""
+    """Reason to give if no source counts, so that the figure has no value."""
 
     def value(self, method: int) -> Figure:
         counts = self.counts[method]
@@ -140,21 +140,21 @@ class _Measure:
 
 
 class _Group:
-    """The figures of some images, such as all of one edit type."""
+    """Computes the figures of some images, such as all images of one edit type."""
 
     def __init__(self, images: MethodImages, own: Flags, methods: int, sources: int) -> None:
         self._images, self._own, self._shape = images, own, (methods, sources)
         self.made = self._sums(np.ones(len(images), bool))
-        """Number of images of each method and source, (methods, sources)."""
+        """Number of images, (methods, sources)."""
 
     def share(self, column: Numbers, missing: str) -> _Measure:
-        """Return the share of images with `YES` among those with a known value, as a mean over sources."""
+        """Return the share of `YES` among the known values of a column, as a mean over sources."""
         yes, known = self._sums(column == YES), self._sums(column != UNKNOWN)
         ends = np.zeros((self._shape[0], 1)), np.ones((self._shape[0], 1))
         return _Measure(ratio(yes, known)[..., None], known > 0, *ends, lambda of: of[..., 0], known, missing)
 
     def excess(self, control: Floats) -> _Measure:
-        """Return the error minus the error on the method's control set, over the sources with such a set."""
+        """Return the error rate minus the error rate on the control set, over the sources with a control set."""
         wrong, known = self._sums(self._images.wrong == YES), self._sums(self._images.wrong != UNKNOWN)
         counts = (known > 0) & np.isfinite(control)
         ends = np.tile([0.0, 1.0], (self._shape[0], 1))
@@ -164,7 +164,7 @@ class _Group:
         )
 
     def rate(self, above: Numbers, below: Floats, times: float, missing: str) -> _Measure:
-        """Return `times` x the number of `YES` in `above` / the sum of `below`, over sources with `below` above 0."""
+        """Return `times` x the count of `YES` in `above` / the sum of `below`. Sources with `below` 0 do not count."""
         columns = np.stack([self._sums(above == YES).astype(np.float64), below], axis=-1)
         counts = below > 0
         typical = ratio(np.where(counts, below, 0).sum(1), counts.sum(1))
@@ -178,7 +178,7 @@ class _Group:
         return _Measure(columns, counts, worst, best, statistic, self.made, missing)
 
     def known(self, column: Numbers) -> Floats:
-        """Return the number of images whose value is known, (methods, sources)."""
+        """Return the number of images with a known value in `column`, (methods, sources)."""
         return self._sums(column != UNKNOWN).astype(np.float64)
 
     def _sums(self, flags: Flags) -> Numbers:
@@ -195,12 +195,12 @@ def compare_methods(
     reference: int = 0,
     votes: Votes = lambda _own: None,
 ) -> tuple[MethodTable, ...]:
-    """Compare methods: a table for all edits, then one for each edit type with at least `FEWEST_CASES` images of
-    several methods each.
+    """Compare methods. Return a table for all edits, then one for each edit type of which several methods have at least
+    `FEWEST_CASES` images.
 
-    `control` is the model's error on the control set of each method and source, (methods, sources), 0 to 1; NaN without
-    one. `seconds` is the model time of each method and source, all images included: captions, language model,
-    inversion and drawing. NaN if unknown, 0 if the method did not try the source.
+    `control` is the model's error rate on each method's control set, (methods, sources), 0 to 1; NaN without one.
+    `seconds`, (methods, sources), is the time that all models ran to make the images, from caption to drawing. It is
+    NaN if unknown, 0 if the method did not try the source.
     """
     methods, sources = control.shape
     everything = np.ones(len(images), bool)
@@ -219,9 +219,9 @@ def compare_methods(
 
 
 def weak_cells(images: MethodImages, method: int, weak: float = WEAK) -> Numbers:
-    """Return the numbers of the cells in which the images of a method show that the model is weak: more than a share
-    `weak` of them are valid failures. Of the images of one source in a cell, only the first counts, since the others
-    fail with it. On average at most 5 % of the cells returned are not weak.
+    """Return the numbers of the cells in which a method's images show that the model is weak: more than the share
+    `weak` of them are valid failures. In each cell only the first image of a source counts, since others often fail
+    with it. On average at most 5 % of the returned cells are not weak.
     """
     failure = images.valid_failure
     own = np.flatnonzero((images.method == method) & (images.cell >= 0) & (failure != UNKNOWN))
@@ -243,7 +243,7 @@ class _Compared:
     votes: Votes
 
     def table(self, name: str, own: Flags, seconds: Floats, kinds: Sequence[Sized]) -> MethodTable:
-        """Compare the images of `own`. `kinds` are the edit types of each method; empty if `own` has one edit type."""
+        """Return the table of the images flagged in `own`. `kinds` has each method's edit types; empty for one type."""
         images, reference, methods = self.images, self.reference, len(seconds)
         group = _Group(images, own, *self.control.shape)
         failure = images.valid_failure
@@ -302,7 +302,7 @@ def _unlike(kinds: Sequence[Sized], method: int, reference: int) -> str:
 
 
 def _voted(found: tuple[Judged, Sequence[str]] | None, n: int, minutes: Floats) -> tuple[Figure, Figure, Figure]:
-    """Return the valid share, and the valid failures per 100 images and per minute, of the images of one method."""
+    """Return three figures of one method from votes: valid share, valid failures per 100 images, and per minute."""
     if found is None or n < FEWEST_CASES:
         nothing = Figure(None, n=n, why=FEW if n < FEWEST_CASES else "nobody judged an image")
         return nothing, nothing, nothing
@@ -323,8 +323,8 @@ def _voted(found: tuple[Judged, Sequence[str]] | None, n: int, minutes: Floats) 
 
 
 def difference_of(first: Figure, second: Figure) -> Figure:
-    """Return `first` minus `second`, with an interval from both as if they were independent. If one of the figures is
-    only bounded, so is the difference.
+    """Return `first` minus `second`. Its interval combines both intervals as if they were independent. If a figure has
+    bounds but no value, so has the difference.
     """
     n, sources = min(first.n, second.n), min(first.sources, second.sources)
     ends = first.low, first.high, second.low, second.high
@@ -340,7 +340,7 @@ def difference_of(first: Figure, second: Figure) -> Figure:
 
 
 def quotient_of(first: Figure, second: Figure) -> Figure:
-    """Return `first` divided by `second`, both at least 0. The interval is as in `difference_of`, of logarithms."""
+    """Return `first` / `second`, both at least 0. Its interval is that of `difference_of` for their logarithms."""
     n, sources = first.n, first.sources
     if not second.value or not second.low or second.high is None or first.low is None or first.high is None:
         return Figure(None, n=n, sources=sources, why=first.why or second.why or "its model time is not known")

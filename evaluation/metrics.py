@@ -1,4 +1,4 @@
-"""Agreement of two class maps, class by class. Pure; takes images of class numbers, knows no models."""
+"""Compare two class maps, class by class. Pure: takes pictures of class numbers, knows no models."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 THINGS_KEPT = "things kept"
-"""Name of the check of single objects in the mask."""
+"""Name of the check that single objects of the mask are still there."""
 SURROUNDINGS_KEPT = "surroundings kept"
-"""Name of the check of everything that the mask does not protect."""
+"""Name of the check that the unprotected parts of the picture are still there."""
 MASK_CHECKS = (MASK_KEPT, THINGS_KEPT, SURROUNDINGS_KEPT)
 SEEN = 0.5
-"""Minimum share of a class or object that a segmenter must find in the source to judge it in a result."""
+"""Minimum share of a class or object that a segmenter must find in the source. Otherwise it cannot judge the result."""
 SMALLEST_THING = 0.0012
-"""Minimum share of the image that a piece of the mask must cover to be checked: 20 pixels of 128 x 128."""
+"""Minimum size of a piece of the mask to check it, as a share of the image: 20 of 128 x 128 pixels."""
 MASK_BANDS: Mapping[str, Band] = dict.fromkeys(MASK_CHECKS, Band(failed_below=0.25, passed_from=0.5))
-"""Default thresholds of the checks by a segmenter. An object counts as found if half of it is found."""
+"""Default thresholds of the checks by a segmenter, as shares of a class or object that it finds."""
 
 
 def iou(
     a: Image.Image, b: Image.Image, of_a: Sequence[int], of_b: Sequence[int], ignored: int | None = None
 ) -> float | None:
-    """Return the intersection over union, 0 to 1, of the pixels of `a` whose number is in `of_a` and the pixels of `b`
-    whose number is in `of_b`. `b` is resized to `a` (nearest). Pixels of `a` with the number `ignored` do not count.
-    None if neither has such a pixel.
+    """Return the intersection over union (IoU), 0 to 1, of two regions: the pixels of `a` with a number in `of_a`, and
+    the pixels of `b` with a number in `of_b`. `b` is first resized to `a` (nearest). Pixels of `a` with the number
+    `ignored` do not count. None if both regions are empty.
     """
     numbers = np.asarray(a)
     left = np.isin(numbers, of_a)
@@ -48,7 +48,7 @@ def iou(
 
 
 def share(numbers: Image.Image, of: Sequence[int]) -> float:
-    """Return the share of an image's pixels that have one of the class numbers `of`, 0 to 1."""
+    """Return the share, 0 to 1, of an image's pixels whose class number is in `of`."""
     return float(np.isin(np.asarray(numbers), of).mean())
 
 
@@ -59,8 +59,8 @@ def class_figures(
     protected: Sequence[str],
     mask: NamedMask | None = None,
 ) -> tuple[ClassFigures, ...]:
-    """Return, for each protected class that mask and model have, the IoU of the mask with the prediction on each image.
-    Without a mask, the class map of the source takes its place, since no edit may move a protected class.
+    """Return two IoUs for each protected class that mask and model have: of the mask with the prediction on the source,
+    and with the prediction on the generated image. Without a mask, the source's prediction replaces it.
     """
     true_map, figures = mask or NamedMask(source, dict(enumerate(classes))), []
     for name in protected:
@@ -73,11 +73,11 @@ def class_figures(
 
 @dataclass(frozen=True)
 class Kept:
-    """A class of the mask, or a piece of it, and the share that a segmenter finds: recall within the mask, 0 to 1."""
+    """A class of the mask, or one piece of it, with the shares of its pixels that a segmenter finds, 0 to 1."""
 
     name: str
     check: str
-    """One of `MASK_CHECKS`: a whole protected class, one object of it, or a large unprotected piece."""
+    """Name of the check: for a whole protected class, one object of it, or a large unprotected piece."""
     source: float
     found: float
 
@@ -92,10 +92,10 @@ def kept_in_mask(
     things: Sequence[str],
     edited: Sequence[str] = (),
 ) -> tuple[Kept, ...]:
-    """Return the share of each part of the mask that a segmenter finds in source and result. The parts are the
-    protected classes that the segmenter knows, the connected pieces of classes in `things` that are not tiny, and the
-    large unprotected pieces. A piece is left out if a word of `edited` names its class. `source` and `found` are class
-    maps of the mask's size.
+    """Return how much of each part of the mask a segmenter finds, as shares: in the source and in the result. The parts
+    are the protected classes that the segmenter knows, the connected pieces of classes in `things` that are not tiny,
+    and the large unprotected pieces. A piece is left out if a word of `edited` names its class. `source` and `found`
+    are class maps of the mask's size.
     """
     numbers, before, after = (np.asarray(image) for image in (mask, source, found))
     guarded = {number for name in protected for number in numbers_of(name, mask_classes)}
@@ -132,9 +132,9 @@ def hold(
     protected: Sequence[str],
     bands: Mapping[str, Band],
 ) -> Flags:
-    """Return True for each image whose mask check passes, (images,), by the rule of `kept_in_mask` and `kept_checks`.
-    `sources` and `images` are counts from `evaluation.answers.pairs_of_images`: those of each image's source, and of
-    the image. All masks use the same class numbers.
+    """Return flags (images,): True if the image passes the mask check of `kept_in_mask` and `kept_checks`. `images` are
+    each image's counts from `evaluation.answers.pairs_of_images`, and `sources` those of its source. All masks use the
+    same class numbers.
     """
     line = {**MASK_BANDS, **bands}[MASK_KEPT]
     looked, holds = np.zeros(images.shape[0], bool), np.ones(images.shape[0], bool)
@@ -167,8 +167,8 @@ def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
 
 
 def kept_checks(shares: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
-    """Return the checks by a second segmenter: whether protected classes, single objects and surroundings are still in
-    place. The part with the lowest share decides each check.
+    """Return three checks by a second segmenter: protected classes, single objects and surroundings are still in place.
+    The part with the lowest share decides each check.
     """
     lines, checks = {**MASK_BANDS, **bands}, list[Check]()
     for name in MASK_CHECKS:
@@ -196,10 +196,10 @@ def _and(names: Sequence[str]) -> str:
 
 
 def mask_check(figures: Sequence[ClassFigures]) -> Check | None:
-    """Return the check whether the model under test still finds the classes of the mask; None without figures. Its
-    figure is the mIoU (mean over protected classes, 0 to 1) of mask and prediction on the generated image. It passes if
-    the mIoU on the source is at least `SEEN` and falls by less than `DROPPED`. Otherwise it is undecided: either the
-    image is bad, or the model fails on a good image.
+    """Return a check: does the model under test still find the mask's classes? None without figures. Its figure is the
+    mIoU (mean over protected classes, 0 to 1) of mask and prediction on the generated image. It passes if the mIoU on
+    the source is at least `SEEN` and falls by less than `DROPPED`. Otherwise it is undecided: either the image is bad,
+    or the model fails on a good image.
     """
     pairs = [
         (known.source, known.generated) for known in figures if known.source is not None and known.generated is not None

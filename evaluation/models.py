@@ -1,4 +1,4 @@
-"""A model under test: loaded by its settings, and asked about one image or many."""
+"""Load a model under test by its settings, and ask it about one image or many."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from evaluation.adapters.network import extremes, require_read
 from evaluation.focus import GradCam
 
 Picture = Image.Image | Callable[[], Image.Image]
-"""An image, or a function that reads it on a thread when it is needed."""
+"""An image, or a function that reads it when it is needed, on another thread."""
 AHEAD = 2
-"""Number of batches that are prepared while the model answers another."""
+"""Number of batches to prepare while the model works on another batch."""
 MOST_THREADS = 8
 """Maximum number of threads that read and prepare images."""
 _Prepared = tuple[Any, tuple[int, int]]
@@ -34,7 +34,7 @@ _Prepared = tuple[Any, tuple[int, int]]
 
 
 def load_adapter(settings: UnderTestSettings) -> Adapter:
-    """Return the adapter of the settings, with its model loaded. Raises UserError if that fails."""
+    """Load the model that the settings describe. Return its adapter. Raises UserError if loading fails."""
     require_read(settings)
     if settings.source == "onnx":
         from evaluation.adapters.onnx import OnnxAdapter
@@ -57,18 +57,18 @@ class ModelUnderTest:
         self._adapter = load_adapter(settings)
         self.kind: TaskKind = self._adapter.kind
         self.identity: ModelIdentity = self._adapter.identity
-        """The identity of the model, under which its predictions are stored."""
+        """Identity of the model: the key of its stored predictions."""
         self.at_once = self._adapter.at_once
-        """Maximum number of images in one call. It is halved for good if memory runs out."""
+        """Maximum number of images in one call. Halved for the rest of the model's life if memory runs out."""
 
     def predict(self, image: Image.Image) -> Prediction:
-        """Return the prediction on an image of any size. Raises UserError if the model gives none."""
+        """Return the prediction on an image of any size. Raises UserError if the model fails on it."""
         return self._ask([self._prepare(image)]).predictions[0]
 
     def predict_many(self, images: Iterable[Picture]) -> Iterator[PredictedBatch]:
-        """Yield predictions on each image, in batches in order, while other threads prepare the next images. A
-        UserError is raised in place of a batch. For an unreadable image it is raised after the predictions on all
-        images before it. If the caller stops, the rest is cancelled.
+        """Yield predictions on each image, in batches in order, while other threads prepare the next images. Raises
+        UserError if a batch fails, or for an unreadable image, after the predictions on all images before it. If the
+        caller stops, the other batches are cancelled.
         """
         pictures = iter(images)
         with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "prepare") as threads:
@@ -92,7 +92,7 @@ class ModelUnderTest:
                 threads.shutdown(wait=False, cancel_futures=True)
 
     def input_picture(self, image: Image.Image) -> Image.Image:
-        """Return the model's input as an image: scaled and cropped, with values turned back into colours."""
+        """Return the picture that the model sees: scaled and cropped, with input values turned back into colours."""
         image = image.convert("RGB")
         prepared = self._adapter.prepare(image)
         if isinstance(prepared, str):  # a server gets the image as it is
@@ -102,7 +102,7 @@ class ModelUnderTest:
         return Image.fromarray((pixels.clip(0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0))
 
     def grad_cam(self) -> GradCam:
-        """Return the Grad-CAM of the model. Raises UserError for a segmenter, or if it is no torch network."""
+        """Return an object that computes Grad-CAM maps. Raises UserError if the model is no classifier of torch."""
         adapter = self._adapter
         if self.kind != "classification":
             raise UserError(f"{self.name} is a segmenter; only classifiers have Grad-CAM maps: choose a classifier.")

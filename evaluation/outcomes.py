@@ -1,6 +1,6 @@
-"""The outcome of the model under test on a generated image, compared with its source. A model that already fails on the
-source shows nothing new. The outcome does not say whether the image is good: checks and reviews do. Pure; no models, no
-pages.
+"""Compare the model under test on a generated image with the same model on the source image. A model that already fails
+on the source shows nothing new. The outcome does not say whether the image is good: checks and reviews do. Pure; no
+models, no pages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from core.types import Task
 from evaluation.class_mapping import MappedLabel, map_classes
 
 FOUND = 0.5
-"""Minimum IoU at which a class counts as found, as in the Pascal VOC challenge."""
+"""Minimum IoU (intersection over union) at which a class counts as found, as in Pascal VOC."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ModelOutcome:
 
     @property
     def explanation(self) -> str:
-        """Meaning of the outcome for somebody who looks for faults of the model."""
+        """Explanation of the outcome for users who look for faults of the model."""
         return EXPLANATIONS[self.standing]
 
 
@@ -42,8 +42,8 @@ def outcome_of(
     masked: bool,
     classes: tuple[str, ...] = (),
 ) -> ModelOutcome:
-    """Judge an image made for `task` by the predictions on its source and on it (`found`). `figures` are a segmenter's
-    figures, else None; `masked` is True if they compare with a mask. `classes` are a classifier's, () if unknown.
+    """Judge a generated image by two predictions: on its source (`source`), and on the image (`found`). A segmenter has
+    `figures`; `masked` is True if these compare with a mask. A classifier has `classes`, () if unknown.
     """
     if figures is not None:
         return _of_classes(figures, masked)
@@ -59,7 +59,7 @@ def mapped_label(label: str, classes: tuple[str, ...]) -> MappedLabel:
 
 
 def is_right(guess: str, label: str, classes: tuple[str, ...]) -> bool | None:
-    """Return True if the class `guess` is right for a label; None if no class is. Without `classes`, compare names."""
+    """Return True if class `guess` is right for a label; None if no class is. Without `classes`, compare names."""
     if not classes:
         return names_label(guess, label)
     right = mapped_label(label, classes).classes
@@ -67,7 +67,7 @@ def is_right(guess: str, label: str, classes: tuple[str, ...]) -> bool | None:
 
 
 def no_class_words(label: str, classes: tuple[str, ...]) -> str:
-    """Return a sentence on why a model cannot be right or wrong about a label; "" if it can."""
+    """Return a sentence on why a label fits no class of the model; "" if it fits one."""
     mapped = mapped_label(label, classes) if label and classes else None
     if mapped is None or mapped.classes:
         return ""

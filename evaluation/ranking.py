@@ -1,6 +1,6 @@
-"""Order in which to look at test cases, so that the first ones show as many different valid faults as possible. A fault
-is identified by the true class, the predicted class, and the edit that causes it. Orders are judged by APFD, and by the
-number of faults among the first few images. Pure.
+"""Sort test cases so that the first ones show as many different valid faults as possible. Two faults are the same if
+true class, predicted class and edit are equal. Orders are measured by APFD (average percentage of faults detected), and
+by the number of faults among the first images. Pure.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from core.evaluation_results import BUDGETS, Order
 from core.figures import Floats, Numbers
 
 PRIOR = 4.0
-"""Weight of a more general estimate within a more particular one (`chance_wrong`), as a number of images."""
+"""Weight of a general estimate in a more particular one, as a number of images (see `chance_wrong`)."""
 
 
 def deep_gini(probabilities: Floats) -> Floats:
-    """Return 1 minus the sum of squared probabilities (images, classes): uncertainty (Feng et al. 2020)."""
+    """Return the uncertainty of each image: 1 minus the sum of its squared class probabilities (Feng et al. 2020)."""
     return 1.0 - (probabilities**2).sum(axis=-1)
 
 
 def entropy(probabilities: Floats) -> Floats:
-    """Return the entropy of probabilities (images, classes), in nats."""
+    """Return the entropy of each image's class probabilities, in nats. `probabilities` are (images, classes)."""
     safe = np.clip(probabilities, 1e-12, 1.0)
     return -(probabilities * np.log(safe)).sum(axis=-1)
 
 
 def by_score(score: Floats) -> Numbers:
-    """Return the order with the largest score first; images with equal scores keep their order."""
+    """Return the indices of images, the largest score first. Images with equal scores keep their order."""
     return np.argsort(-score, kind="stable")
 
 
 def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> Numbers:
-    """Return the studio's order: by the chance that an image shows a valid fault that no image before it has shown.
-    `wrong` and `valid` are the chances, 0 to 1, that the model is wrong on it and that people find it valid. Images of
-    one `cell`, such as a class, an alternative and a predicted class, are likely to show the same fault.
+    """Return the studio's order of images. The next image is the one most likely to show a new valid fault. `wrong` and
+    `valid` are the chances, 0 to 1, that the model is wrong on an image, and that people find it valid. Images of one
+    `cell`, such as a class, an alternative and a predicted class, are likely to show the same fault.
     """
     chance = np.clip(wrong * valid, 0.0, 1.0).tolist()
     unseen: dict[Hashable, float] = {}
@@ -53,10 +53,9 @@ def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> Num
 
 
 def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]]) -> Floats:
-    """Return the probability that the model is wrong on images that are not made yet, from the outcomes of others:
-    `known` maps the features of past images to (number wrong, number of all). Features go from general to particular,
-    such as (edit type, alternative, class). Each level's estimate weighs as `PRIOR` images in the next one (an
-    empirical Bayes estimate level by level).
+    """Return the probability that the model will be wrong on images not made yet. `known` maps features of past images
+    to (number wrong, number of all). `features` of each image go from general to particular, such as (edit type,
+    alternative, class). An estimate counts as `PRIOR` images in the next, more particular one (empirical Bayes).
     """
     number_wrong, number = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for feature, (wrong, of) in known.items():
@@ -73,7 +72,7 @@ def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Seq
 
 
 def combined(one: Floats, other: Floats, share: float) -> Floats:
-    """Combine two independent estimates of a probability by their odds (Bayes). `share` is its mean over images."""
+    """Combine two independent estimates of a probability by their odds (Bayes). `share` is the probability's mean."""
 
     def odds(chance: Floats) -> Floats:
         safe = np.clip(chance, 1e-6, 1 - 1e-6)
@@ -84,7 +83,7 @@ def combined(one: Floats, other: Floats, share: float) -> Floats:
 
 
 def judge(name: str, order: Numbers, fault: Sequence[Hashable | None], budgets: Sequence[float] = BUDGETS) -> Order:
-    """Measure how early an order of images shows the faults. `fault` is the valid fault of each image, or None."""
+    """Measure how early an order of images shows faults. `fault` is a key of each image's valid fault, or None."""
     first = {fault[place]: rank for rank, place in reversed([*enumerate(order, 1)]) if fault[place] is not None}
     ranks, n, k = tuple(sorted(first.values())), len(order), len(first)
     apfd = _apfd(ranks, n) / _apfd(range(1, k + 1), n) if k else None

@@ -1,6 +1,5 @@
-"""A test set's result for a model under test in words and tables: a sentence for a person, Markdown and LaTeX for a
-paper, rows for further calculation; and the answer whether a new model may replace an old one, for pull requests and CI
-servers. Pure.
+"""Write a test set's result for a model under test: sentences for people, Markdown and LaTeX for papers, rows for
+spreadsheets. Also write for pull requests and CI servers whether a new model may replace an old one. Pure.
 
 Undefined values are described in words; no NaN reaches a page.
 """
@@ -32,18 +31,18 @@ from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
 Tables = Mapping[str, Sequence[SensitivityRow]]
-"""Tables of edits by their titles."""
+"""Tables of edits by their titles. Each row is about one kind of edit."""
 CANNOT_TELL = "cannot tell"
 ALL_CASES = "all test cases"
 LOSES = "loses a class"
-"""Name of a segmenter's mistake on a test case."""
+"""Name of a segmenter's mistake on a test case: it no longer finds a class."""
 _WORDS: DataTable[dict[str, str]] = DataTable(__file__, dict[str, str])
 _LATEX = str.maketrans({one: f"\\{one}" for one in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table of all figures. Shares are 0 to 1."""
+    """A row of the table of all figures. Shares are 0 to 1."""
 
     part: str
     name: str
@@ -57,12 +56,12 @@ class Row:
 
 
 def per_cent(share: float | None) -> str:
-    """Return a share for a person: "38.9 %"; "cannot tell" for None."""
+    """Return a share as text, such as "38.9 %"; "cannot tell" for None."""
     return CANNOT_TELL if share is None else f"{100 * share:.1f} %"
 
 
 def with_interval(figure: Figure, points: bool = False) -> str:
-    """Return a figure with its interval, such as "38.9 % (34.8 to 41.8)"; with `points`, in percentage points."""
+    """Return a figure with its interval, such as "38.9 % (34.8 to 41.8)"; in percentage points if `points`."""
     if figure.value is None:
         return f"{bounds(figure)}: {figure.why}"
     value = f"{100 * figure.value:+.1f} points" if points else per_cent(figure.value)
@@ -75,7 +74,7 @@ def _ends(figure: Figure, form: str, times: float = 1) -> str:
 
 
 def number_with_interval(figure: Figure, signed: bool = False) -> str:
-    """Return a number with its interval, such as "3.42 (2.80 to 4.10)"."""
+    """Return a number with its interval, such as "3.42 (2.80 to 4.10)". With `signed`, a + precedes positive ones."""
     form = "+.2f" if signed else ".2f"
     if figure.value is None:
         return f"{_ends(figure, form) or CANNOT_TELL}: {figure.why}"
@@ -83,7 +82,7 @@ def number_with_interval(figure: Figure, signed: bool = False) -> str:
 
 
 EQUAL = {"source": "each source weighs the same", "case": "each test case weighs the same"}
-"""Description of each weighting of figures, by its name."""
+"""Descriptions of the weightings of figures, by the weighting's name."""
 
 
 def answer(
@@ -93,7 +92,7 @@ def answer(
     edits: Sequence[SensitivityRow] = (),
     losses: LossEffect | None = None,
 ) -> str:
-    """Return a result in a few sentences. `edits` are rows of a table of sensitivity. A segmenter has `losses`."""
+    """Return a result in a few sentences. `edits` are rows of a table; `losses` are a segmenter's lost classes."""
     needed = (
         [found.error_generated] if isinstance(found, Effectiveness) else [found.miou_generated, found.miou_original]
     )
@@ -107,7 +106,7 @@ def answer(
 
 
 def bounds(figure: Figure) -> str:
-    """Return the range of a figure whose value is unknown, such as "between 41.0 and 52.3 %"."""
+    """Return the range of a figure that has bounds but no value, such as "between 41.0 and 52.3 %"."""
     if figure.low is None or figure.high is None:
         return CANNOT_TELL
     return f"between {100 * figure.low:.1f} and {100 * figure.high:.1f} %"
@@ -119,7 +118,7 @@ def rows(
     edits: Tables | None = None,
     losses: LossEffect | None = None,
 ) -> Iterator[Row]:
-    """Yield all figures, one per row. `edits` are tables of sensitivity by their names. A segmenter has `losses`."""
+    """Yield all figures, one per row. `edits` are tables of edits by title. `losses` are a segmenter's lost classes."""
     if isinstance(found, Effectiveness):
         yield from _rows_of_all(found)
         for of_class in found.classes:
@@ -161,13 +160,13 @@ def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
 
 
 def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
-    """Return the words and figures that a table of `report.toml` lists. The default is the table of `found`'s class."""
+    """Return the names and values of `found` that a table of `report.toml` lists. `table` defaults to its class."""
     words = _WORDS[table or type(found).__name__]
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]
 
 
 def validity_figures(found: ValidityEffect, wrong: str = "wrong") -> list[tuple[str, Figure]]:
-    """Return the figures with their names; `wrong` describes the model's mistake on a test case."""
+    """Return the figures on validity with their names. `wrong` describes the model's mistake in these names."""
     error = "error" if wrong == "wrong" else wrong
     return [(name.format(wrong=wrong, error=error), figure) for name, figure in _figures(found)]
 
@@ -202,14 +201,14 @@ def markdown(
 
 
 def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = "") -> str:
-    """Return tables of edits as Markdown. `what` names the value that changes. `wrong` heads the column with the share
-    of newly wrong test cases; "" leaves the column out.
+    """Return tables of edits as Markdown. `what` names the value that changes. `wrong` is the title of the column with
+    the share of newly wrong test cases; "" omits this column.
     """
     return TEMPLATES.lines("edits.md", tables=tables, what=what, wrong=wrong)
 
 
 def rows_markdown(title: str, rows: Iterable[Row], notes: Sequence[str]) -> str:
-    """Return some figures as a part of a report."""
+    """Return a section of a Markdown report: a title, a table of the rows, and notes."""
     return TEMPLATES.lines("rows.md", title=title, rows=list(rows), notes=notes)
 
 
@@ -221,8 +220,8 @@ def _change(figure: Figure) -> str:
 
 
 def latex(model: str, found: Effectiveness | SegmentationEffect, losses: LossEffect | None = None) -> str:
-    """Return the paper's Table I, with intervals and the excess over reconstructions; for a segmenter, a table of mIoU
-    and of how often it loses a class on generated images.
+    """Return the paper's Table I as LaTeX, with intervals and the excess over reconstructions. A segmenter has a table
+    of mIoU, and of how often it loses a class on generated images.
     """
     if isinstance(found, Effectiveness):
         cells = [_cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)]
@@ -238,12 +237,12 @@ def latex(model: str, found: Effectiveness | SegmentationEffect, losses: LossEff
 
 
 def gate_markdown(test_set: str, models: Sequence[str], found: GateResult) -> str:
-    """Return the answer with its figures. `models` are the names of the old and the new model."""
+    """Return as Markdown whether a new model is worse, with the figures. `models` are the old and the new model."""
     return TEMPLATES.lines("gate.md", test_set=test_set, old=models[0], new=models[1], found=found, all=ALL_CASES)
 
 
 def gate_junit(test_set: str, models: Sequence[str], found: GateResult) -> bytes:
-    """Return a JUnit file with a test for each row: a failure if the new model is worse, an error if it is unclear."""
+    """Return JUnit XML with a test for each row: a failure if the new model is worse, an error if it is unclear."""
     suite = ElementTree.Element(
         "testsuite",
         name=f"{_xml(models[1])} against {_xml(models[0])}",
@@ -264,7 +263,7 @@ def gate_junit(test_set: str, models: Sequence[str], found: GateResult) -> bytes
 
 
 def _xml(text: str) -> str:
-    """Return a text without the characters that XML cannot hold."""
+    """Return a text without the characters that XML does not allow."""
     return "".join(one if one.isprintable() else " " for one in text)
 
 

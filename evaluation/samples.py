@@ -1,4 +1,4 @@
-"""Samples of images for people to judge: sizes by stratum, and tests whether a sample is random. Pure."""
+"""Samples of images for people to judge: sample sizes, and tests whether judged images are a random sample. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from core.figures import Figure, Flags, Numbers
 from evaluation.by_source import CONFIDENCE
 
 FEWEST_OF_STRATUM = 5
-"""Minimum number of judged images for a stratum to have its own share. Smaller strata have one share together."""
+"""Minimum number of judged images for a stratum to have its own share. Smaller strata share one estimate."""
 PROPORTIONAL = 0.01
-"""Probability below which judged images do not count as a random sample."""
+"""Judged images do not count as a random sample if their distribution has a smaller probability."""
 
 
 def in_proportion(images: Numbers, judged: Numbers) -> bool:
-    """Return True if the judged images may be a random sample of all. Their counts by part are compared with simulated
-    samples: by Pearson's statistic, and by the number of images in parts without a judged one.
+    """Return True if the judged images may be a random sample of all. The number of judged images in each part is
+    compared with simulated samples, by Pearson's statistic and by the size of the parts without a judged image.
     """
     images, judged = images[images > 0], judged[images > 0]
     if len(images) == 1:
@@ -32,7 +32,7 @@ def in_proportion(images: Numbers, judged: Numbers) -> bool:
 
 
 def all_of_a_part(part: Flags, judged: Flags) -> bool:
-    """Return True if the judged images are all of one part, which is very unlikely for a random sample."""
+    """Return True if only images of this part were judged, which is very unlikely for a random sample."""
     from scipy import stats
 
     n, inside = int(judged.sum()), int(part.sum())
@@ -44,9 +44,9 @@ def all_of_a_part(part: Flags, judged: Flags) -> bool:
 def expected_width(
     shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8, error: Figure | None = None
 ) -> float:
-    """Return the expected width of the interval of the share of wrong and valid images. `shares` has each stratum's
-    share of all images, `sizes` its number of judged images. A stratum without judged images adds its whole share.
-    `error`, the share of wrong images, adds its own interval.
+    """Return the expected width of the interval of the share of wrong and valid images, 0 to 1. `shares` has each
+    stratum's share of all images, `sizes` its number of images to judge. Strata with none add their whole share.
+    `valid` is the assumed valid share. The interval of `error`, the share of wrong images, adds to the width.
     """
     from scipy import stats
 
@@ -59,8 +59,8 @@ def expected_width(
 
 
 def sample_sizes(images: Sequence[int], judged: int, wrong: Sequence[bool] | None = None) -> tuple[int, ...]:
-    """Return how many images of each stratum to judge, at most `judged` in all: first `FEWEST_OF_STRATUM` of each, the
-    rest in proportion to the strata. If these are more than `judged`, `wrong` strata come first, the largest first.
+    """Return how many images of each stratum to judge, at most `judged` in all. Each gets `FEWEST_OF_STRATUM`, and the
+    rest is divided in proportion to size. If `judged` is too small, `wrong` strata come first, the largest first.
     """
     important = wrong or [True] * len(images)
     sizes, left = [0] * len(images), judged

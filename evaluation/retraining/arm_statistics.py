@@ -1,9 +1,9 @@
-"""Gains of several trainings on the same images: means over seeds and sources, with intervals that include both (the
-paper's RQ3). Each source weighs the same, and its images share its weight. Pure.
+"""Compare several trainings by their gains on the same images: means over seeds and sources, with intervals for the
+chance in both (the paper's RQ3). Each source weighs the same, and its images share its weight. Pure.
 
-Seeds and sources are crossed, so the variance of a mean has a part of each (Searle, Casella and McCulloch 1992,
-Variance Components). Each part has Student's t of its own degrees of freedom, and the squares of their half-widths add
-up (Howe 1974, Journal of the American Statistical Association 69). A share with that uncertainty has Wilson's interval
+Every seed meets every source, so the variance of a mean has a part from each (Searle, Casella and McCulloch 1992,
+Variance Components). Each part uses Student's t with its degrees of freedom, and the squares of the half-widths add up
+(Howe 1974, Journal of the American Statistical Association 69). A share with that uncertainty has Wilson's interval
 (1927) for the number of independent images with the same uncertainty (Korn and Graubard 1998, Survey Methodology 24).
 If no image, or every image, is right, the number of sources takes its place, and the interval is exact (Clopper and
 Pearson 1934). The ends of a difference come from the ends of its two shares and their correlation (MOVER; Zou and
@@ -28,31 +28,31 @@ from study.intervals import wilson_ends
 GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
 ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
 CONTROLS = (AUGMENTED, CONTROL)
-"""Control arms. Only if training on generated images beats them do the edits explain the gain."""
+"""Arms (training data sets) without edits. Edits explain a gain only if an arm with generated images beats these."""
 FEWEST_SOURCES = 5
 RARE = 5
-"""Minimum number of sources with a wrong image, and with a right one, to estimate the correlation of a source's images.
-With fewer, a source counts as one image."""
+"""Minimum number of sources with a wrong image, and of sources with a right one, to estimate how alike the images of a
+source are. With fewer, a source counts as one image."""
 FEWEST_SEEDS_OF_RATIO = 5
-"""Minimum number of trainings. With fewer, the interval of a recovered share misses the truth in up to 9 % of cases."""
+"""Minimum number of seeds. With fewer, the interval of a recovered share misses the truth in up to 9 % of cases."""
 FARTHEST = 1000.0
-"""Maximum distance at which an end of a recovered share's interval is searched. A longer interval says nothing."""
+"""Maximum distance from the value at which an interval's end is searched. Wider intervals are useless."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Right answers of the models of one arm, one model for each seed, on the images of one set."""
+    """Right answers on one set of images, by the models of one training arm. Each seed has its model."""
 
     source: Numbers
     right: Flags | Floats
-    """(seeds, images); for a segmenter the share of right pixels of each image, 0 to 1."""
+    """Right answers, (seeds, images). For a segmenter the share of right pixels of each image, 0 to 1."""
     trained: bool = True
-    """False for one model without seeds, such as the model before all trainings."""
+    """False for a single model without seeds, such as the model before training."""
 
 
 @dataclass(frozen=True)
 class WonBack:
-    """The share of the loss on generated images that an arm has won back."""
+    """The part of the accuracy lost on generated images that a training arm recovers."""
 
     arm: str
     share: Figure
@@ -62,7 +62,7 @@ class WonBack:
 def beside_controls(
     measured: Mapping[str, Mapping[str, Measured]], on: str = ON_GENERATED
 ) -> dict[tuple[str, str], Figure]:
-    """Return the gain of each arm with generated images over each control on one set, by (arm, control)."""
+    """Return the gain of each arm with generated images over each control, by (arm, control), on the set `on`."""
     gains = {}
     for control in (one for one in CONTROLS if on in measured.get(one, {})):
         pairs = {name: {on: sets[on]} for name, sets in measured.items()}
@@ -73,10 +73,10 @@ def beside_controls(
 
 
 class Arms:
-    """The arms of one comparison, measured on the same sets with equally many seeds."""
+    """Arms (trainings with different data) of a comparison, measured on the same sets with equally many seeds."""
 
     def __init__(self, measured: Mapping[str, Mapping[str, Measured]], baseline: str) -> None:
-        """`measured` is by arm, then set. Raises ValueError for other images or seeds than the `baseline` has."""
+        """`measured` is by arm, then by set. Raises ValueError if images or seeds differ from the `baseline`'s."""
         self._baseline = baseline
         base = measured[baseline]
         self.seeds = len(next(iter(base.values())).right)
@@ -101,8 +101,8 @@ class Arms:
         )
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Return the recovered share of each arm except the baseline. The share has no value with too few seeds or
-        sources, if the baseline loses nothing on the generated images, or if the loss may be chance.
+        """Return the recovered share of each arm except the baseline. It has no value with too few seeds or sources, or
+        if the baseline loses nothing on generated images, perhaps by chance.
         """
         base = self._means[self._baseline]
         others = (arm for arm in self._means if arm != self._baseline)
@@ -155,7 +155,7 @@ def _too_few(one: _Mean, seeds: int = FEWEST_SEEDS) -> str:
 
 
 def _variances(table: Floats) -> Floats:
-    """Return the parts of the variance of the mean of (seeds, sources): by sources, by seeds, and the rest."""
+    """Return the variance of the mean of `table`, (seeds, sources), in three parts: sources, seeds, and the rest."""
     seeds, sources = table.shape
     of_sources, of_seeds = table.mean(axis=0), table.mean(axis=1)
     by_sources = of_sources.var(ddof=1) / sources if sources > 1 else 0.0
@@ -200,7 +200,7 @@ def _difference(one: _Mean, other: _Mean) -> Figure:
 
 
 def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
-    """Return (arm - after) / (before - after): the share that an arm regains of the baseline's fall to `after`."""
+    """Return (arm - after) / (before - after): the part of the fall from `before` to `after` that `arm` regains."""
     from scipy import optimize
 
     gain, lost = arm.value - after.value, before.value - after.value
@@ -224,11 +224,11 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     low, none, high = (_variances(top - share * bottom) for share in (-1.0, 0.0, 1.0))
 
     def reach(share: float) -> float:
-        """Return the half-width of the interval of gain - share x lost; its variance is quadratic in the share."""
+        """Return the half-width of the interval of gain - share x loss. Its variance is quadratic in the share."""
         return _reach(none + share * (high - low) / 2 + share**2 * ((high + low) / 2 - none), arm.seeds, sources)
 
     def beyond(share: float) -> float:
-        """Return a number above 0 if the data contradict this share."""
+        """Return a positive number if the data contradict this share."""
         return abs(gain - share * lost) - reach(share)
 
     def end(direction: int) -> float | None:

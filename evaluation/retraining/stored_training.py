@@ -1,4 +1,4 @@
-"""A further training of a model under test and its later predictions, stored in a folder to be resumed there."""
+"""Train a model under test further, and store the training and its predictions in a folder. It can be resumed."""
 
 from __future__ import annotations
 
@@ -32,47 +32,47 @@ NOT_TRAINED = {
     "onnx": "An ONNX file cannot be trained further: take the checkpoint that it was made of.",
     "http": "A model behind HTTP cannot be trained further: take its checkpoint.",
 }
-"""Reasons why models from some sources cannot be trained."""
+"""Reasons why models of some kinds cannot be trained, by kind."""
 REMOVED = ".removed-"
-"""Start of the name of a folder that is being removed."""
+"""Prefix of the name of a training folder while it is deleted."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """A training: its model, its data and settings, and the sets to measure the trained model on."""
+    """A training: its model, its data and settings, and the image sets on which the trained model is measured."""
 
     model: UnderTestSettings
     arm: Arm
     seed: int
     recipe: TrainingRecipe
     tune: tuple[Example, ...]
-    """Images that select the best state."""
+    """Images on which the training is scored, to keep its best weights."""
     sets: Mapping[str, tuple[Example, ...]]
     folder: Path
     scratch: bool = False
-    """True to start from random weights instead of the model's."""
+    """True to start from random weights instead of the model's weights."""
     groups: tuple[tuple[int, ...], ...] = ()
-    """For a segmenter, the classes of each number of a mask; empty if masks use the numbers of its classes."""
+    """For a segmenter, the classes of each mask number; empty if masks use the model's class numbers."""
 
 
 @dataclass(frozen=True)
 class KeptState:
-    """The state of a training, without its weights."""
+    """The stored state of a training, without its weights."""
 
     arm: str
     seed: int
     batch: int
     done: bool
     score: float
-    """Best score so far: the share of right tuning images, or of their right pixels. Its weights are kept."""
+    """Best share of right tuning images, or of their right pixels, so far. The weights with this score are stored."""
     update_seconds: float | None = None
-    """Mean seconds of an update, or None if none was measured."""
+    """Mean time of an update in seconds; None if not measured."""
     other_seconds: float | None = None
-    """Seconds for loading the model, scoring the tuning images and measuring; None if the training was stopped."""
+    """Time for loading, scoring and measuring in seconds; None if the training was stopped."""
 
 
 def kept_state(folder: Path) -> KeptState | None:
-    """Return the state of a training's folder, or None before the first score on the tuning images."""
+    """Return the state that is stored in a training's folder; None before the tuning images were scored first."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         training, (_, score) = about["training"], about["best"]
@@ -88,13 +88,13 @@ def kept_state(folder: Path) -> KeptState | None:
 
 
 def weights_in(folder: Path) -> Path | None:
-    """Return the file of the best weights of a finished training, or None if it is missing."""
+    """Return the file with the best weights of a finished training; None if it is missing."""
     state, file = kept_state(folder), folder / BEST
     return file if state is not None and state.done and file.is_file() else None
 
 
 def is_trained(folder: Path) -> bool:
-    """Return True while a process runs this training."""
+    """Return True while a process runs the training of this folder."""
     try:
         with _alone(folder):
             return False
@@ -105,7 +105,7 @@ def is_trained(folder: Path) -> bool:
 
 
 def remove_training(folder: Path) -> None:
-    """Remove a training's folder with its weights. Raises UserError while a process runs it."""
+    """Delete a training's folder with its weights. Raises UserError while a process runs the training."""
     with _alone(folder):
         # Renamed first, so that another process begins a new folder and never finds half of this one.
         away = folder.with_name(f"{REMOVED}{folder.name}-{secrets.token_hex(4)}")
@@ -116,8 +116,8 @@ def remove_training(folder: Path) -> None:
 def learnt(
     training: Training, on_update: Callable[[int, float], None] = lambda update, loss: None
 ) -> dict[str, Floats]:
-    """Train, unless that is done, and return the trained model's answers on each set: for a classifier 1 for each right
-    image, (images,); for a segmenter the pixels by true class (or group) and answer, (images, classes, classes + 1).
+    """Train unless that is done, and return the trained model's answers by set. A classifier has (images,): 1 if right,
+    else 0. A segmenter has pixel counts by true and predicted class (or group), (images, classes, classes + 1).
 
     An exception from `on_update` stops the training, which can be resumed. Raises UserError for a model that cannot be
     trained, for an unreadable image, and while another process runs the same training.
@@ -171,7 +171,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
 def said_before(
     model: UnderTestSettings, sets: Mapping[str, Sequence[Example]], groups: Sequence[Sequence[int]] = ()
 ) -> dict[str, Floats]:
-    """Return the answers on each set that the model gives before further training, in the form of `learnt`."""
+    """Return the answers on each set before any further training, in the form of `learnt`."""
     import torch
 
     network = find_network(model)
@@ -180,14 +180,14 @@ def said_before(
 
 
 def right_of(kind: TaskKind, answers: Floats) -> Floats:
-    """Return the right share of each image, 0 to 1: all or nothing for a classifier, pixels for a segmenter."""
+    """Return the share of each image that is right, 0 to 1: 0 or 1 for a classifier, right pixels for a segmenter."""
     if kind == "classification":
         return answers
     return np.diagonal(answers, axis1=1, axis2=2).sum(axis=1) / answers.sum(axis=(1, 2))
 
 
 def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Sequence[Sequence[int]] = ()) -> Floats:
-    """Return a network's answers on examples, like `learnt`. The network must be in evaluation mode."""
+    """Return a network's answers on examples, in the form of `learnt`. The network must be in evaluation mode."""
     import torch
 
     numbers = _numbers(len(network.identity.classes), groups)
@@ -203,7 +203,7 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
 
 
 def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> Numbers:
-    """Return the number that each class of a model has in masks, followed by the count of these numbers."""
+    """Return the mask number of each class of a model. The last entry is the number for all other classes."""
     if not groups:
         return np.arange(classes + 1)
     numbers = np.full(classes + 1, len(groups))
@@ -213,7 +213,7 @@ def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> Numbers:
 
 
 def _said(example: Example, logits: Any, numbers: Numbers) -> Floats:
-    """Return the answer on one image from its logits, (classes,) or (classes, h, w)."""
+    """Return a model's answer on one image in the form of `learnt`, from logits (classes,) or (classes, h, w)."""
     if not isinstance(example.target, Path):
         right = example.target if isinstance(example.target, tuple) else (example.target,)
         return np.array(float(int(logits.argmax(0)) in right))
@@ -235,7 +235,7 @@ def _sets_digest(training: Training) -> str:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Lock a folder. Raises UserError while another process has it. A process that ends frees the lock."""
+    """Hold a folder's lock. Raises UserError if another process holds it. The lock is freed when a process ends."""
     with open(folder / "lock", "w") as lock:
         try:
             take_lock(lock, folder)

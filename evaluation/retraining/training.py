@@ -1,6 +1,6 @@
-"""Trains a model under test further: arms that differ only in their images, each with the same number of optimiser
-updates (the paper's RQ3). A batch depends only on the seed and its update, so a resumed training reaches the same
-weights. Loads torch at first use.
+"""Train a model under test further. Several trainings (arms) differ only in their images, and have equally many
+optimiser updates (the paper's RQ3). A batch depends only on the seed and the number of the update, so a resumed
+training reaches the same weights. Loads torch at first use.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import torch
 
 IGNORED = 255
-"""Value of mask pixels that are ignored."""
+"""Value of mask pixels that the training ignores."""
 STATE, BEST, ABOUT = "state", "best.safetensors", "about.json"
 Augmentation = Literal["", "randaugment", "augmix"]
 Groups = Sequence[Sequence[int]]
-"""The classes of a segmenter for each number of a mask; empty if masks have the segmenter's numbers."""
+"""For a segmenter, the classes of each mask number; empty if masks use the segmenter's class numbers."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class TrainingRecipe:
     optimiser: Literal["sgd", "adam"]
     learning_rate: float
     momentum: float = 0.9
-    """Momentum of the optimiser "sgd"; not used by others."""
+    """Momentum of the optimiser "sgd"; other optimisers ignore it."""
     weight_decay: float = 0.0
     falls: int = 0
-    """Number of times that the learning rate falls to a tenth, after equal parts of the updates."""
+    """Number of times that the learning rate is divided by ten, at equal distances."""
     looks: int = 10
-    """Number of times that the tuning images are scored. The weights with the best score are kept."""
+    """Number of times that the tuning images are scored. The best-scored weights are kept."""
 
 
 def short(updates: int = 400, batch: int = 32) -> TrainingRecipe:
@@ -57,39 +57,39 @@ def short(updates: int = 400, batch: int = 32) -> TrainingRecipe:
 
 
 def paper_resnet(images: int) -> TrainingRecipe:
-    """Return the paper's recipe for ResNet-18 (section III, RQ3): batches of 100, SGD at 0.1 with momentum 0.9 and a
-    weight decay of 1e-4, a tenth after every 30 of 90 epochs. `images` is the number of images of the arm "original
-    only". Every arm gets as many updates as that arm.
+    """Return the paper's recipe for ResNet-18 (section III, RQ3): batches of 100, SGD with rate 0.1, momentum 0.9 and
+    weight decay 1e-4, 90 epochs, a tenth of the rate after every 30. `images` is the number of images of the arm
+    "original only". Every arm gets as many updates as this arm.
     """
     return TrainingRecipe("paper, ResNet", max(1, 90 * images // 100), 100, "sgd", 0.1, 0.9, 1e-4, falls=2)
 
 
 def paper_deeplab(images: int) -> TrainingRecipe:
-    """Return the paper's DeepLabV3 recipe: batches of 12, Adam at 0.002, 200 epochs; `images` as in `paper_resnet`."""
+    """Return the paper's recipe for DeepLabV3: batches of 12, Adam at 0.002, 200 epochs. See `paper_resnet`."""
     return TrainingRecipe("paper, DeepLabV3", max(1, 200 * images // 12), 12, "adam", 0.002)
 
 
 @dataclass(frozen=True)
 class Example:
-    """An image to learn from: its file, and its class or its mask."""
+    """An image for training or measuring: its file, and its class or mask."""
 
     image: Path
     target: int | tuple[int, ...] | Path
-    """Number or numbers of its right classes, or a PNG of class numbers, with `IGNORED` for pixels without a class."""
+    """Number of the right class, or several such numbers, or a PNG mask with `IGNORED` for pixels without class."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """The training data of one of several trainings."""
+    """The data of one training. Trainings that are compared differ only in it."""
 
     name: str
     examples: tuple[Example, ...]
     augmentation: Augmentation = ""
-    """Augmentation of torchvision, for every image at each use."""
+    """Name of torchvision's augmentation, applied to each image at each use; "" for none."""
 
 
 def batches(examples: int, batch: int, updates: int, seed: int, begin: int = 0) -> Iterator[list[int]]:
-    """Yield the indices of each update's examples, from `begin` on. Examples come in rounds, each in a new order."""
+    """Yield the indices of each update's examples, from update `begin`. All come once before any comes again."""
 
     @lru_cache(maxsize=2)
     def order(turn: int) -> np.ndarray:
@@ -114,9 +114,9 @@ def train(
     header: dict[str, str] | None = None,
 ) -> None:
     """Train a torch module in place, and save the result in `folder`, where a stopped training is resumed. `prepare`
-    returns an image's pixels as the module takes them, (3, h, w). `score` rates the module on the tuning images, the
-    larger the better. If masks have the numbers of `groups` of a segmenter's classes, each class of a group is right.
-    `header` is written into the file of weights.
+    returns an image's pixels as the module takes them, (3, h, w). `score` rates the module on the tuning images; larger
+    is better. If a segmenter's masks number `groups` of its classes, each class of a group is right. `header` is
+    written into the file of weights.
 
     Raises UserError for an arm without examples or with an unreadable file, and ValueError for a folder with another
     training. An exception from `on_update` stops the training, which can then be resumed.
@@ -176,7 +176,7 @@ class _Examples:
 
         self._arm, self._prepare, self._seed = arm, prepare, seed
         self._several = max((len(one.target) for one in arm.examples if isinstance(one.target, tuple)), default=0)
-        """Maximum number of right classes of an image; 0 if each image has exactly one."""
+        """Maximum number of right classes of an image; 0 if every image has one single class."""
         if arm.augmentation and kind == "segmentation":
             # No augmentation that moves pixels: the mask would not follow.
             self._augment: Any = v2.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.05)
@@ -184,7 +184,7 @@ class _Examples:
             self._augment = {"": None, "randaugment": v2.RandAugment(), "augmix": v2.AugMix()}[arm.augmentation]
 
     def batch(self, places: Sequence[int], update: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return pixels (batch, 3, h, w) and targets (batch,), (batch, h, w), or (batch, classes) with -1 for none."""
+        """Return pixels (batch, 3, h, w), and targets: (batch,), (batch, h, w), or (batch, classes) padded with -1."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -236,7 +236,7 @@ def _step(
 
 
 def _grouped(logits: torch.Tensor, groups: Groups) -> torch.Tensor:
-    """Return the logits of groups of classes (batch, groups, ...), followed by one logit for all other classes."""
+    """Return logits of groups of classes, (batch, groups + 1, ...). The last is for other classes, if any."""
     import torch
 
     if not groups:
@@ -259,7 +259,7 @@ def _optimiser(net: Any, recipe: TrainingRecipe) -> tuple[Any, Any]:
 
 
 def opened(file: Path, mode: str) -> Image.Image:
-    """Return an image or a mask. Raises UserError for an unreadable file."""
+    """Open an image or a mask in a mode such as "RGB". Raises UserError if it is unreadable."""
     try:
         with Image.open(file) as image:
             return image.convert(mode)
@@ -268,7 +268,7 @@ def opened(file: Path, mode: str) -> Image.Image:
 
 
 def replace_file(file: Path, write: Callable[[Path], Any]) -> None:
-    """Replace a file atomically: an existing file is always complete."""
+    """Replace a file in one step, so that a reader never sees half a file. `write` writes to the path it gets."""
     half = file.with_name(f".{os.getpid()}-{file.name}")
     write(half)
     half.replace(file)
