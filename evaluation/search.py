@@ -1,9 +1,9 @@
-"""Search for the cells in which a model is weak: which images to draw next, and which cells it detects. Pure.
+"""Search for cells in which a model is weak: choose the images to draw next, and detect weak cells. Pure.
 
 A cell is a label, an edit type and an alternative. It is weak if more than a given share of its images are valid
-faults: images that the model gets wrong and that people or checks do not find invalid. A cell may be weak by itself,
-because its alternative is weak under most labels, or because its label is weak under most edits. The search weighs
-these three reasons by what the images of all cells show.
+faults: images on which the model is wrong and that neither people nor checks find invalid. A cell may be weak by
+itself, because its alternative is weak under most labels, or because its label is weak under most edits. The search
+weighs these three reasons by the images of all cells.
 
 A weak cell is detected by evidence that remains valid no matter how often or why the search looks: an e-value for each
 cell (Grünwald, de Heide and Koolen 2024, Journal of the Royal Statistical Society B 86), and the procedure of Benjamini
@@ -22,72 +22,72 @@ import numpy as np
 from core.figures import Columns, Flags, Floats, Numbers
 
 FALSE = 0.05
-"""Maximum expected share of cells detected by mistake among all detected cells."""
+"""Maximum expected share of the detected cells that are in fact not weak."""
 WEAK = 0.1
-"""Share of valid faults above which a cell is weak, unless the user sets another."""
+"""Share of valid faults above which a cell is weak, if the user gives no other share."""
 EVERY = 5
-"""One in this many images is drawn uniformly at random, so that error rates have no bias."""
+"""One in this many images is drawn uniformly at random, to measure error rates without bias."""
 ASKED = 4
-"""One in this many images answers a person's question, if one is open and the image is not a uniformly random one."""
+"""One in this many other images answers an open question of a person, if there is one."""
 STEPS = 12
-"""Number of steps of belief propagation. In replays, more steps change the chances by 0.002 on average. A few change by
-much more, while two reasons explain the images equally well.
+"""Number of steps of belief propagation. In replays, more steps changed chances by 0.002 on average, and by much more
+only where two reasons explained the images equally well.
 """
 USUAL = 0.05
-"""Prior chance of each reason of a cell to be weak: itself, its alternative, its label."""
+"""Prior chance that a cell is weak by itself, that an alternative is weak, or that a label is weak."""
 SHARED = 0.9
-"""Share of weak cells among the cells of a weak alternative or label."""
+"""Assumed share of weak cells among the cells of a weak alternative or a weak label."""
 PSEUDO, PSEUDO_CELLS = 2.0, 20.0
 """Weight of the prior `USUAL`: as a number of alternatives or labels, and as a number of cells."""
 UNSURE = 1.0
-"""Further evidence, as the logarithm of an e-value, that a cell is likely to need: the uniform prior of its share of
-faults costs about this much."""
+"""Extra evidence that a cell will likely need, as the logarithm of an e-value. It pays for the uniform prior of the
+cell's share of faults."""
 RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
-"""Beta priors of the share of valid faults in a weak cell, and in another one: (faults, other images) each."""
+"""Beta priors of the share of valid faults, in a weak cell and in any other: parameters (faults, other images)."""
 
 
 @dataclass(frozen=True)
 class Cells(Columns):
-    """The cells of a search, column by column."""
+    """The cells of a search, column by column. A cell is a label, an edit type and an alternative."""
 
     label: Numbers
-    """The number of each cell's label, from 0."""
+    """Number of each cell's label, from 0."""
     alternative: Numbers
-    """The number of each cell's alternative, from 0. Equal alternatives of two edit types have two numbers."""
+    """Number of each cell's alternative, from 0. Equal words of two edit types have two numbers."""
     edit_type: Numbers
-    """The number of each cell's edit type, from 0."""
+    """Number of each cell's edit type, from 0."""
 
 
 @dataclass(frozen=True)
 class Beliefs:
-    """Beliefs about the cells of a search, given the images that were drawn so far."""
+    """Estimates about the cells of a search, from the images drawn so far."""
 
     weak: Floats
-    """Chance that each cell is weak, 0 to 1."""
+    """Probability that each cell is weak, 0 to 1."""
     rate_weak: float
-    """Share of valid faults in weak cells, 0 to 1."""
+    """Estimated share of valid faults in weak cells, 0 to 1."""
     rate_other: float
 
 
 @dataclass(frozen=True)
 class Pick:
-    """The images to draw in a round, in order; all columns have one length."""
+    """Images to draw in one round, in order; all columns have one length."""
 
     cell: Numbers
     uniform: Flags
-    """True for an image that was picked uniformly at random. Only such images measure the error without bias."""
+    """True if the image was picked uniformly at random. Only such images measure the error rate without bias."""
     question: Numbers
-    """Zero-based number of the question that the image is to answer; -1 for none."""
+    """Index of the question that the image shall answer; -1 for none."""
 
 
 def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
-    """Return the chance that each cell is weak, by belief propagation (Pearl 1988, Probabilistic Reasoning in
-    Intelligent Systems) between cells, alternatives and labels. `images` and `faults` are the numbers of images and of
-    valid faults of each cell so far.
+    """Estimate how likely each cell is weak, by belief propagation between cells, alternatives and labels (Pearl 1988,
+    Probabilistic Reasoning in Intelligent Systems). `images` and `faults` are each cell's numbers of images and of
+    valid faults so far.
 
-    Faults make a cell's alternative and its label suspect. The more one of them explains the faults, the less suspect
-    is the other. All shares are learnt from the images too: of faults in weak and in other cells, of cells that are
-    weak by themselves, and of weak ones among the labels and among the alternatives of each edit type.
+    Faults make a cell's alternative and its label suspect. If one of them explains the faults, the other is less
+    suspect. The shares of faults in weak and in other cells, and of weak cells, labels and alternatives, are learnt
+    from the images too.
     """
     from scipy.special import expit, logit
 
@@ -131,8 +131,8 @@ def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
 
 
 def _usual(weak: Floats, cells: Numbers, group: Numbers) -> Floats:
-    """Return the usual chance of each member (alternative or label) to be weak: the mean of its group. Members with few
-    seen cells count less.
+    """Return the usual chance that each member (alternative or label) is weak: the mean chance of its group. Members
+    with few seen cells count less.
     """
     worth = cells / (cells + PSEUDO)
     total = np.bincount(group, weights=worth * weak) + PSEUDO * USUAL
@@ -141,10 +141,10 @@ def _usual(weak: Floats, cells: Numbers, group: Numbers) -> Floats:
 
 
 def log_evidence(images: Numbers, faults: Numbers, weak: float = WEAK) -> Floats:
-    """Return the natural logarithm of each cell's e-value against "at most a share `weak` are valid faults".
+    """Return the natural logarithm of each cell's e-value, the evidence that more than a share `weak` are valid faults.
 
-    The e-value is the likelihood of the outcomes under a uniform prior of the share between `weak` and 1, divided by
-    that at `weak`. The e-value of a cell that is not weak has an expectation of at most 1 at any moment of any search.
+    The e-value is the likelihood of the outcomes under a uniform prior from `weak` to 1, divided by their likelihood at
+    `weak`. If a cell is not weak, its e-value is at most 1 on average, however the search proceeds.
     """
     from scipy import special
 
@@ -157,7 +157,7 @@ def log_evidence(images: Numbers, faults: Numbers, weak: float = WEAK) -> Floats
 
 
 def detected(images: Numbers, faults: Numbers, weak: float = WEAK) -> Flags:
-    """Return True for each cell that is detected as weak. On average at most a share `FALSE` of these is not weak."""
+    """Return True for each detected weak cell. On average at most a share `FALSE` of the detected cells is not weak."""
     evidence = log_evidence(images, faults, weak)
     order = np.sort(evidence)[::-1]
     enough = order >= np.log(len(order) / (FALSE * np.arange(1, len(order) + 1)))
@@ -165,10 +165,10 @@ def detected(images: Numbers, faults: Numbers, weak: float = WEAK) -> Flags:
 
 
 def anytime_interval(images: int, faults: int, level: float = FALSE) -> tuple[float, float]:
-    """Return the ends of an interval for a share. However often one looks, the chance that it ever misses the share is
-    at most `level`. `faults` of `images` independent images have the property.
+    """Return both ends of an interval for the share of faults, given `faults` among `images` independent images. It may
+    be looked at after each image: the chance that it ever misses the true share is at most `level`.
 
-    The interval holds each share whose likelihood is more than `level` times the mean likelihood under a uniform prior
+    The interval contains each share whose likelihood exceeds `level` times the mean likelihood under a uniform prior
     (Robbins 1970, Annals of Mathematical Statistics 41, by Ville's inequality).
     """
     from scipy import optimize, special
@@ -187,11 +187,11 @@ def anytime_interval(images: int, faults: int, level: float = FALSE) -> tuple[fl
 
 
 def _bar(evidence: Floats, belief: Beliefs, already: int, images: int, weak: float) -> float:
-    """Return the logarithm of the e-value at which a cell is detected when the search ends. `already` cells are
-    detected now, and `images` images are left.
+    """Return the logarithm of the e-value that a cell will need to be detected at the end of the search. `already` is
+    the number of cells detected so far, and `images` the number of images left.
 
-    The more cells are detected, the less evidence each needs. So the search aims at as many cells as it can probably
-    detect with the images that are left.
+    The more cells are detected, the less evidence each needs. So the search aims at as many cells as the images left
+    can probably detect.
     """
     growth, _ = _steps(belief, weak)
     for cells in range(already + 1, len(evidence) + 1):
@@ -203,7 +203,7 @@ def _bar(evidence: Floats, belief: Beliefs, already: int, images: int, weak: flo
 
 
 def _steps(belief: Beliefs, weak: float) -> tuple[float, float]:
-    """Return the mean and the standard deviation of the evidence that an image of a weak cell adds to its cell."""
+    """Return mean and standard deviation of the evidence that one image adds to a weak cell."""
     # At a rate hardly above the limit, no cell could be detected. But a single weak cell may have a higher rate.
     share = max(belief.rate_weak, 2 * weak / (1 + weak))
     fault, other = np.log(share / weak), np.log((1 - share) / (1 - weak))
@@ -211,11 +211,11 @@ def _steps(belief: Beliefs, weak: float) -> tuple[float, float]:
 
 
 def _worth(chance: Floats, evidence: Floats, left: Numbers, bar: float, steps: tuple[float, float]) -> Floats:
-    """Return the expected number of newly detected cells for an image of each cell: the chance that the cell is weak,
-    times the chance that `left` images are enough to detect it then, divided by the number of images that it is likely
-    to need.
+    """Return how much one image of each cell is worth, as an expected number of newly detected cells. It is the chance
+    that the cell is weak, times the chance that `left` images are enough to detect it, divided by the number of images
+    that it likely needs.
 
-    A cell at the bar is worth nothing. All arrays have one length.
+    A cell with at least the evidence `bar` is worth nothing. All arrays have one value per cell.
     """
     from scipy.special import ndtr
 
@@ -238,13 +238,13 @@ def next_round(
     questions: Sequence[Numbers] = (),
     budget: int | None = None,
 ) -> Pick:
-    """Choose the images of the next round. `left` is the number of images that each cell can still have, `valid` the
-    chance that an image of each cell is valid (None if it is the same everywhere), `questions` the cells of each open
-    question of a person, `budget` the number of images that the search may still choose (None for all that are left).
+    """Choose the `size` images of the next round. `left` is the number of images that each cell can still have. `valid`
+    is the chance that an image of each cell is valid, None if all are equal. `questions` has the cells of each open
+    question of a person. `budget` is the number of images that the search may still choose, None for all that are left.
 
-    One of `EVERY` images is of a random cell, in proportion to all images of the cells. Of the others, one of `ASKED`
-    is of a random cell of a question, by turns, in the same proportion. Each other image is of the cell with the
-    largest worth (`_worth`) times the chance of a valid image. A detected cell gets no more.
+    One in `EVERY` images is of a random cell, in proportion to the cells' numbers of images. Of the others, one in
+    `ASKED` is of a random cell of a question; questions take turns. The rest are of the cell with the largest worth
+    (`_worth`) times `valid`. A detected cell gets no more.
 
     If a cell gets several images in the round, the worth of a further one is the mean over the results that the earlier
     ones may have. For each result it is at most the worth of the first image, since an image that is then worth more
@@ -269,7 +269,7 @@ def next_round(
         return int(among[chance.choice(len(among), p=all_images / all_images.sum())])
 
     def worth_after(cell: int) -> float:
-        """Return the worth of one more image of a cell, after the `new` ones that it gets in this round."""
+        """Return the worth of another image of a cell, after the images that the cell gets in this round (`new`)."""
         more, found, chance_of = int(new[cell]), np.arange(new[cell] + 1), belief.weak[cell]
         of_weak, of_other = (
             special.binom(more, found) * rate**found * (1 - rate) ** (more - found)

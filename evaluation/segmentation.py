@@ -1,10 +1,9 @@
-"""Agreement of a segmenter with the masks of generated images, compared with their sources (the paper's RQ2). Pure:
+"""Compare how well a segmenter agrees with masks on generated images and on their sources (the paper's RQ2). Pure:
 takes counts of pixels, knows no images.
 
-The intersection over union of a class is computed over all pixels of a set, from one confusion matrix. Each source
-weighs the same in it, or each test case (see `evaluation.effectiveness`). The mean over images is another figure, which
-is not computed here. Figures of single images tell which protected classes a segmenter loses, by the rule of
-`evaluation.metrics.ClassFigures`.
+The intersection over union (IoU) of a class is computed over all pixels of a set, from one confusion matrix. Either
+each source or each test case weighs the same in it (see `evaluation.effectiveness`). It is no mean over images. Figures
+of single images tell which protected classes a segmenter loses, by the rule of `evaluation.metrics.ClassFigures`.
 """
 
 from __future__ import annotations
@@ -23,60 +22,60 @@ from evaluation.by_source import MeansOfSources, Unseen, matched, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness, no_control_words
 
 IGNORED = 255
-"""Value of mask pixels that do not count."""
+"""Value of mask pixels that are not counted."""
 ROUNDING = 1e-9
-"""Allowed difference between equal shares that are computed in different ways."""
+"""Relative tolerance for shares that are equal apart from rounding."""
 
 
 @dataclass(frozen=True)
 class Pixels(Columns):
-    """Confusion matrices, one for each image. `source` and `way` number each image's source and control set."""
+    """Confusion matrices, one per image. `source` and `way` are the numbers of the image's source and control set."""
 
     source: Numbers
     counts: Floats
-    """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels predicted as
-    no class."""
+    """(images, classes, classes + 1): pixels by true class and predicted class. The last column counts pixels predicted
+    as no class."""
     way: Numbers | None = None
 
     @cached_property
     def true(self) -> Floats:
-        """The pixels of each class, (images, classes)."""
+        """Number of pixels of each true class, (images, classes)."""
         return np.einsum("ijk->ij", self.counts)  # four times as fast as `sum`
 
     @cached_property
     def said(self) -> Floats:
-        """The pixels predicted as each class, and as none, (images, classes + 1)."""
+        """Number of pixels predicted as each class, and as none, (images, classes + 1)."""
         return np.einsum("ijk->ik", self.counts)
 
     @property
     def right(self) -> Floats:
-        """The right pixels of each class, (images, classes)."""
+        """Number of right pixels of each class, (images, classes)."""
         return np.diagonal(self.counts, axis1=-2, axis2=-1)
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Protected classes that a segmenter loses in each image. `source` and `way` number its source and control set."""
+    """Protected classes that a segmenter loses in each image. `way` is the number of the image's control set."""
 
     source: Numbers
     right: NDArray[np.int8]
     """`WRONG` if the segmenter loses a class, `RIGHT` if it loses none, `UNKNOWN` if it has none to lose."""
     lost: Flags
-    """(images, classes): True if the segmenter loses the class; for an original, if it misses the class."""
+    """(images, classes): True if the segmenter loses the class. For originals, True if it does not find the class."""
     could: Flags
-    """(images, classes): True if the segmenter could lose the class; for an original, if its mask has the class."""
+    """(images, classes): True if the segmenter could lose the class. For originals, True if the mask has the class."""
     most: Numbers
-    """The index of the class with the largest loss; -1 if no class is lost."""
+    """Index of the class with the largest loss of IoU; -1 if no class is lost."""
     way: Numbers | None = None
 
     @property
     def answers(self) -> Answers:
-        """The losses as `Answers`: wrong if a class is lost, without a predicted class, with confidence 0."""
+        """The losses as `Answers`: wrong if a class is lost. There is no predicted label, and confidence is 0."""
         return Answers(self.source, self.right, np.full(len(self.source), -1), np.zeros(len(self.source)), self.way)
 
 
 def confusion(truth: NDArray[np.uint8], predicted: NDArray[np.uint8], classes: int) -> Floats:
-    """Return pixels of each class by predicted class, (classes, classes + 1). Pixels of no true class do not count."""
+    """Return pixel counts by true and predicted class, (classes, classes + 1), without pixels of no true class."""
     if truth.shape != predicted.shape:
         raise ValueError(f"a mask of {truth.shape} is not compared with a class map of {predicted.shape}")
     inside = truth < classes
@@ -86,13 +85,13 @@ def confusion(truth: NDArray[np.uint8], predicted: NDArray[np.uint8], classes: i
 
 
 def iou(counts: Floats) -> Floats:
-    """Return the IoU of each class, (..., classes), from (..., classes, classes + 1); NaN for an absent class."""
+    """Return each class's IoU, (..., classes), from pixel counts (..., classes, classes + 1); NaN for absent ones."""
     hit, union = _hit_and_union(counts)
     return ratio(hit, union)
 
 
 def mean_iou(counts: Floats) -> Floats:
-    """Return the mean IoU over the present classes, (...), from (..., classes, classes + 1); NaN without any."""
+    """Return the mean IoU of present classes, (...), from pixel counts (..., classes, classes + 1); NaN without any."""
     return _mean_of_ratios(*_hit_and_union(counts))
 
 
@@ -118,7 +117,7 @@ def segmentation_effect(
     weighing: Weighing = "source",
 ) -> SegmentationEffect:
     """Return all figures on the quality of a segmenter. `original` has one image per source. `mask_holds` is True for
-    generated images in which a check still found the mask's classes. Raises ValueError for sources of several splits.
+    generated images that still show their mask's classes, by a check. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
@@ -198,10 +197,10 @@ def segmentation_effect(
 
 
 def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources:
-    """Return means over sources of overlaps in several sets, each (sources, 2 x classes): intersections, then unions,
-    of each class, summed over a source's images with their weights. `weights` are the weights of the sources.
+    """Return the means over sources of the overlaps in several sets. A set has (sources, 2 x classes): each class's
+    intersection, then each class's union, summed over the source's weighted images. `weights` are the sources' weights.
 
-    In an unseen source a segmenter finds all or nothing of each class. There, a class has the area that it has in the
+    In the imagined, unseen source a segmenter finds each class fully or not at all. The class then has its area in the
     source of a typical pixel. With the mean area, intervals would be too short if areas are unequal.
     """
     classes = sets[0].shape[1] // 2
@@ -214,13 +213,13 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
 
 
 def miou_of_set(means: Floats, place: int, classes: int) -> Floats:
-    """Return the mIoU of one of several sets, (...), from the means of their overlaps, (..., sets x 2 x classes)."""
+    """Return the mIoU, (...), of the set at index `place`, from mean overlaps (..., sets x 2 x classes)."""
     overlaps = means[..., 2 * classes * place : 2 * classes * (place + 1)]
     return _mean_of_ratios(*np.split(overlaps, 2, axis=-1))
 
 
 def _overlaps(pixels: Pixels) -> Floats:
-    """Return the pixels in the intersection of each class, then those in the union: (images, 2 x classes)."""
+    """Return pixel counts, (images, 2 x classes): the intersection of each class, then the union of each class."""
     return np.concatenate([pixels.right, pixels.true + pixels.said[:, :-1] - pixels.right], axis=1)
 
 
@@ -251,7 +250,7 @@ def right_pixels(pixels: Pixels) -> Floats:
 
 
 def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
-    """Return the IoU of each class, (images, classes); NaN if a mask lacks it. `classes` has each class's groups."""
+    """Return each class's IoU, (images, classes); NaN if a mask lacks the class. `classes` has each class's groups."""
     here, predicted, hit = (np.zeros((len(pixels), len(classes))) for _ in range(3))
     for place, own in enumerate(classes):
         here[:, place], predicted[:, place] = (one[:, list(own)].sum(axis=1) for one in (pixels.true, pixels.said))
@@ -260,8 +259,8 @@ def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
 
 
 def missed_by(originals: Pixels, protected: Flags, classes: Sequence[Sequence[int]]) -> Losses:
-    """Return the protected classes that a segmenter misses on originals: those with an IoU below `DROPPED`.
-    `protected`, (originals, classes), marks the classes that it must find; `classes` are the groups of each class.
+    """Return the protected classes that a segmenter does not find on originals: their IoU is below `DROPPED`.
+    `protected`, (originals, classes), is True for protected classes. `classes` has the pixel groups of each class.
     """
     ious = iou_in_masks(originals, classes)
     present = protected & np.isfinite(ious)
@@ -270,9 +269,9 @@ def missed_by(originals: Pixels, protected: Flags, classes: Sequence[Sequence[in
 
 
 def lost_by(originals: Pixels, images: Pixels, protected: Flags, classes: Sequence[Sequence[int]]) -> Losses:
-    """Return the classes that a segmenter loses on images. It loses a class that it finds on the original of the
-    image's source if the IoU falls by `DROPPED` or more. Only `protected` classes, (images, classes), count; `classes`
-    are the groups of each class. An image without an original has nothing to lose.
+    """Return the classes that a segmenter loses on images. A class is lost if it is found on the original, and its IoU
+    falls by `DROPPED` or more on the image. `protected`, (images, classes), marks the classes that count. `classes` has
+    the pixel groups of each class. Without an original, no class can be lost.
     """
     ious = np.full(
         (int(max(originals.source.max(initial=-1), images.source.max(initial=-1))) + 1, len(classes)), np.nan
@@ -302,7 +301,7 @@ def loss_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> LossEffect:
-    """Return all figures on the classes that a segmenter loses. Classes of one name are counted together."""
+    """Return all figures on the classes that a segmenter loses. Classes with equal names count as one."""
     nothing = np.zeros(len(splits), np.int64)
     control = reconstructed.answers if reconstructed is not None else None
     whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, weighing)
@@ -330,9 +329,9 @@ def loss_effect(
 
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
-    """Return flags (images, classes, answers): True if an answer's share of the class's pixels is at least as large in
-    the image as in the set. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
-    `whole` all pixels of each class, (images, classes). Each share is reached in some image.
+    """Return flags (images, classes, answers): True if an answer's share of a class's pixels is at least as large in
+    the image as in the whole set. `part` has pixel counts of this shape, and `whole` each class's pixels, (images,
+    classes). `shares` are the set's shares, (classes, answers). Each is reached in some image.
     """
     with np.errstate(invalid="ignore"):
         return np.asarray((part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING)))

@@ -1,5 +1,5 @@
-"""Sensitivity of a model under test to edits: the signed change of the probability of the true class, edit by edit
-(LANCE, Prabhu et al. 2023, section 3.3, which takes only its size). Pure.
+"""Measure how edits change a model's probability of the true class, edit by edit. The change has a sign; LANCE (Prabhu
+et al. 2023, section 3.3) takes only its size. Pure.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from evaluation.by_source import adjusted, means_of_groups
 
 @dataclass(frozen=True)
 class Changes:
-    """The probability of the true class on test cases, column by column; all columns have one length."""
+    """The true class's probability before and after edits, column by column; all columns have one length."""
 
     source: Numbers
     after: Floats
-    """Probability on the test case, 0 to 1; NaN if unknown."""
+    """Probability of the true class on the test case, 0 to 1; NaN if unknown."""
     before: Floats
-    """Probability on the reconstruction of the test case's source, or on the source itself; NaN if unknown."""
+    """Probability of the true class on the reconstruction of the source, or on the source; NaN if unknown."""
     newly_wrong: Flags
-    """True if the model is wrong on the test case only."""
+    """True if the model is wrong on the test case, and was right before the edit."""
 
 
 @dataclass(frozen=True)
 class SensitivityRow:
-    """The effect of one kind of edit: one row of a table."""
+    """Effect of one kind of edit: a row of a table."""
 
     name: str
     n: int
     sources: int
     change: Figure
-    """The mean change of the probability of the true class, -1 to 1: below 0 the edit hurts."""
+    """Mean change of the true class's probability, -1 to 1. Below 0, the edit hurts."""
     newly_wrong: float | None
-    """The share of test cases that are newly wrong, weighted like the change; None if there are too few."""
+    """Share of test cases that are newly wrong, weighted like the change; None with too few test cases."""
     newly_wrong_cases: int
-    """Number of newly wrong test cases, also if there are too few for a share."""
+    """Number of newly wrong test cases. It is counted even with too few test cases for a share."""
     p_value: float | None
     p_adjusted: float | None
     """P-value adjusted for all rows of the table by Holm's method."""
 
     @property
     def hurts(self) -> bool:
-        """True if the edit lowers the probability significantly, after correction for all tests of the table."""
+        """True if the edit lowers the probability significantly, corrected for all tests of the table."""
         low_enough = self.p_adjusted is not None and self.p_adjusted < 0.05
         return low_enough and self.change.value is not None and self.change.value < 0
 
@@ -54,9 +54,9 @@ class SensitivityRow:
 def sensitivity(
     changes: Changes, case: Numbers, group: Numbers, names: Sequence[str], weighing: Weighing = "source"
 ) -> tuple[SensitivityRow, ...]:
-    """Return a row for each name, the most harmful first. Rows of too few test cases come last, those with most newly
-    wrong test cases first. `case` is the index of a test case, and `group` the index in `names` of one of its edits; a
-    repeated pair counts once. Unknown values leave a test case out.
+    """Return a row for each name, the most harmful first. Rows with too few test cases come last, ordered by their
+    newly wrong ones. Each pair of `case` and `group` says that a test case (by index) has an edit (by index in
+    `names`). Repeated pairs count once. Test cases with unknown values are left out.
     """
     known = np.isfinite(changes.after) & np.isfinite(changes.before)
     inside = known[case]

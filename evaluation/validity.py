@@ -1,4 +1,4 @@
-"""Combines people's votes on a sample with an error rate on all images: how many faults are valid. Pure.
+"""Estimate how many faults are on images that people find valid, from votes on a sample and all errors. Pure.
 
 Each source weighs the same, and its test cases share its weight. The images are divided into strata, such as "wrong,
 weather": a sample of each is judged with one question, and the law of total probability combines them. An image that
@@ -34,38 +34,38 @@ from evaluation.samples import FEWEST_OF_STRATUM, Flags, Numbers, in_proportion
 from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
 
 TOGETHER = 100
-"""Maximum number of draws made at a time. Each draw needs the weights of all judged images in memory."""
+"""Maximum number of random draws computed at a time, to limit memory."""
 FEWEST_FOR_SCORE = 50
-"""Minimum number of judged wrong images to use the score. With fewer, its weight is unknown."""
+"""Minimum number of judged wrong images to use the score. With fewer, its best weight is unknown."""
 LIKELY = 0.001
-"""Probability of the joint result of two studies below which they contradict each other."""
+"""Two studies contradict each other if their joint result has a smaller probability."""
 
 
 @dataclass(frozen=True)
 class Judged(Columns):
-    """Images, some of them judged by people, column by column; all columns have one length."""
+    """Images with people's votes on some of them, column by column; all columns have one length."""
 
     source: Numbers
     wrong: Flags
     stratum: Numbers
-    """The number of each image's stratum, from 0. Within a stratum the judged images are a random sample."""
+    """Number of each image's stratum, from 0. Within a stratum, the judged images are a random sample."""
     votes_for: Numbers
-    """Number of votes that the image is valid; 0 without votes."""
+    """Number of votes for "valid"; 0 without votes."""
     votes: Numbers
-    """Number of votes; 0 if the image was not judged, or its votes were discarded."""
+    """Number of all votes; 0 if the image was not judged, or its votes were discarded."""
     score: Floats | None = None
-    """Probability that people find each image valid, 0 to 1; None without a score."""
+    """Predicted probability that people find the image valid, 0 to 1; None without a score."""
     undecided: Flags | None = None
-    """True if people voted on the image without reaching a consensus. None if there is no such image."""
+    """True if people voted on the image without reaching a consensus. None if all votes reached one."""
     ballots: Ballots | None = None
-    """The single votes, by index of the image in these columns; None to take each consensus for the truth."""
+    """Votes of single workers; `image` is an index in these columns. None to trust the consensus of votes."""
     adjudicated: Flags | None = None
-    """True if the study lead decided on the image, which counts more than any votes. None if there is no such image."""
+    """True if the study lead decided on the image, which overrules all votes. None if the lead decided on none."""
     outside: Flags | None = None
-    """True if the sample could not include the image, such as a rejected one: nothing is known of it. None if there is
-    no such image."""
+    """True if the sample could not include the image, for example because it was rejected. Its validity is unknown.
+    None if there is no such image."""
     study: Numbers | None = None
-    """The number of the study that judged each image, or -1; None if there is one study."""
+    """Number of the study that judged the image, -1 for none; None if there is only one study."""
     studies: tuple[str, ...] = ()
 
     @property
@@ -74,7 +74,7 @@ class Judged(Columns):
 
     @property
     def valid(self) -> Flags:
-        """True where the consensus is that the image is valid."""
+        """True for images that people's consensus finds valid."""
         return self.decided & (2 * self.votes_for > self.votes)
 
     @property
@@ -84,48 +84,48 @@ class Judged(Columns):
 
     @property
     def asked(self) -> Flags:
-        """True where people voted and the sample could include the image."""
+        """True for images that the sample could include and that people voted on."""
         voted = self.decided | self.without_consensus
         return voted if self.outside is None else voted & ~self.outside
 
 
 @dataclass(frozen=True)
 class ValidityEffect:
-    """An error rate, and the part of it on valid images: shares, 0 to 1. A figure without a value but with `low` and
-    `high` gives bounds: `why` says what is unknown.
+    """An error rate, and the part of it on valid images, as shares, 0 to 1. If something is unknown, a figure has no
+    value, but bounds `low` and `high` and a reason `why`.
     """
 
     as_measured: Figure
     times_valid: Figure
-    """Share of wrong images times the valid share of judged wrong ones: the paper's method."""
+    """Share of wrong images x share of valid images among the judged wrong ones: the paper's method."""
     by_strata: Figure
-    """Share of wrong and valid images, by the strata."""
+    """Share of images that are wrong and valid, estimated stratum by stratum."""
     with_score: Figure
-    """Share of wrong and valid images, by the score corrected by the votes; without a value if there is no score."""
+    """Share of images that are wrong and valid, by a score that the votes correct; no value without a score."""
     among_valid: Figure
-    """Share of wrong images among valid ones: the error rate that a perfect reviewer would see."""
+    """Share of wrong images among the valid images: the error rate if reviewers removed all invalid images."""
     at_least: Figure
-    """Share of wrong and valid images if all images without a consensus or in a stratum without votes are invalid."""
+    """Least share of wrong and valid images: without a consensus, or in a stratum without votes, none is valid."""
     at_most: Figure
-    """Share of wrong and valid images if all images without a consensus or in a stratum without votes are valid."""
+    """Largest share of wrong and valid images: without a consensus, or in a stratum without votes, all are valid."""
     undecided: Figure
-    """Share of judged images without a consensus."""
+    """Share of judged images on which people reached no consensus."""
     score_weight: float | None
-    """Weight of the score, 0 to 1: 0 ignores the score. None without a score or with too few votes."""
+    """Weight that the score got, 0 (ignored) to 1. None without a score or with too few votes."""
     judged: int
-    """Number of images with a consensus."""
+    """Number of images on which people reached a consensus."""
     discarded: int
     control_answers: int | None
-    """Number of answers to control items, which show the errors of workers; None without single votes."""
+    """Number of answers to control items. They show how often workers err. None without single votes."""
     not_judged_in: tuple[str, ...]
     chosen: str = ""
-    """Description of how the judged images were chosen, if not at random within the strata; else ""."""
+    """Description of how judged images were chosen; "" if at random within the strata."""
 
 
 def validity_effect(
     judged: Judged, strata: Sequence[str], seed: int = 0, resamples: int = SAMPLES, weighing: Weighing = "source"
 ) -> ValidityEffect:
-    """Return all figures on the share of images that are wrong and valid. `strata` are the names of the strata."""
+    """Return all figures on the share of images that are wrong and valid. `strata` are the strata's names."""
     voted = judged.asked
     own = [judged.stratum == number for number in range(len(strata))]
     missing = tuple(name for name, of in zip(strata, own, strict=True) if of.any() and not voted[of].any())
@@ -170,8 +170,8 @@ def validity_effect(
 
 
 def _figure(value: float, low: Floats, high: Floats, n: int, sources: int, unknown: str = "") -> Figure:
-    """Return a figure with its interval: `low` are draws of its lower bound, which give the lower end, and `high` of
-    its upper bound. If `unknown` says that something is unknown, the figure has these ends but no value.
+    """Return a figure with its interval. The lower end comes from `low`, random draws of its lower bound, and the upper
+    end from `high`, draws of its upper bound. If `unknown` has a reason, the figure has no value.
     """
     value = float(np.nanmedian(low)) if unknown else value
     ends = float(np.nanquantile(low, (1 - CONFIDENCE) / 2)), float(np.nanquantile(high, (1 + CONFIDENCE) / 2))
@@ -180,7 +180,7 @@ def _figure(value: float, low: Floats, high: Floats, n: int, sources: int, unkno
 
 
 def _not_known(table: _Table, strata: Sequence[str], wrong: int) -> str:
-    """Return in words which wrong images (`wrong` 1) or right images (0) nobody judged; "" if nothing is unknown."""
+    """Return in words which strata of wrong (`wrong` 1) or right (0) images nobody judged; "" if none are unknown."""
     cells = np.flatnonzero(table.unknown[wrong::2])
     if (cells >= len(strata)).any():
         return "no other image was judged"
@@ -195,18 +195,18 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 
 
 class _Table:
-    """Weights of all images, added up by source, and the judged images. A *cell* combines a stratum with whether its
-    images are wrong: 2 * stratum + wrong. Images outside the sampled part have further cells, numbered after these. A
-    *pool* is one or several cells, all wrong or all right, with one estimated share of valid images.
+    """Weights of all images, added up by source, and the judged images. A *cell* is the wrong or the right images of a
+    stratum, with the number 2 * stratum + wrong. Images that the sample could not include have further cells. A *pool*
+    is one or several cells, all wrong or all right, that share one estimate of the valid share.
     """
 
     def __init__(self, columns: Judged, strata: int, weighing: Weighing) -> None:
         self.held = columns
         self.sources, self.source, sizes = np.unique(columns.source, return_inverse=True, return_counts=True)
         self.of_source = sizes / sizes.mean() if weighing == "case" else np.ones(len(sizes))
-        """The weight of each source, 1 on average."""
+        """Weight of each source, 1 on average."""
         self.weight = (self.of_source / sizes)[self.source]
-        """The weight of each image: its share of its source's weight."""
+        """Weight of each image. The images of a source share its weight equally."""
         self.cell = 2 * columns.stratum + columns.wrong
         cells = 2 * strata
         voted = columns.asked
@@ -221,13 +221,13 @@ class _Table:
             self.raised[own] = raised
             pools += [wrong] * (int(number.max(initial=-1)) + 1)
         self.of_wrong, self.pools = np.array(pools, bool), len(pools)
-        """For each pool, True if its images are wrong."""
+        """True for pools of wrong images, and the number of pools."""
         if columns.outside is not None:
             self.cell = self.cell + cells * columns.outside
             self.pool, self.raised = np.append(self.pool, np.full(cells, -1)), np.append(self.raised, np.ones(cells))
             images = np.bincount(self.cell, minlength=2 * cells)
         self.unknown = (self.pool < 0) & (images > 0)
-        """For each cell, True if its share of valid images is unknown."""
+        """True for cells whose share of valid images cannot be estimated."""
         self.asked = np.flatnonzero(voted & (self.pool[self.cell] >= 0))
         self.asked_pool = self.pool[self.cell[self.asked]]
         self.asked_weight = self.weight[self.asked] * self.raised[self.cell[self.asked]]
@@ -235,8 +235,8 @@ class _Table:
 
     @cached_property
     def masses(self) -> Floats:
-        """A row for each source: the weight of its images in each pool, the weights of its unknown wrong and unknown
-        right images, its weighted scores in each pool, and its own weight.
+        """Table with a row for each source. Columns: weight of its images in each pool, weight of its unknown wrong and
+        of its unknown right images, weighted scores in each pool, weight of the source.
         """
         column = np.where(self.pool[self.cell] >= 0, self.pool[self.cell], self.pools + np.where(self.held.wrong, 0, 1))
         width = self.pools + 2
@@ -254,7 +254,7 @@ class _Table:
 
     @cached_property
     def states(self) -> NDArray[np.int8]:
-        """Draws of the state of each judged image, (draws, judged); one draw if each consensus is taken for true."""
+        """Random draws of the judged images' true states, (draws, images); one row if the consensus is trusted."""
         judged = self.held
         known = np.where(judged.valid, VALID, np.where(judged.decided, 0, HARD))[self.asked]
         if judged.ballots is None or not judged.ballots.telling:
@@ -265,8 +265,8 @@ class _Table:
 
     @cached_property
     def chance_valid(self) -> Floats:
-        """Probability that each judged image is valid. Without single votes, an image without a consensus has the share
-        of its pool. With single votes, a hard image counts as one half.
+        """Probability that each judged image is valid. Without single votes, an image without a consensus gets the
+        share of its pool. With single votes, the state "hard" counts as one half.
         """
         valid, hard = (self.states == VALID).mean(axis=0), (self.states == HARD).mean(axis=0)
         if len(self.states) > 1:
@@ -279,7 +279,7 @@ class _Table:
         return np.bincount(self.asked_pool, values, self.pools).astype(np.float64)
 
     def _share(self, values: Floats) -> Floats:
-        """Return the mean of the judged images' values in each pool, by their weights."""
+        """Return the weighted mean of a value of the judged images, pool by pool."""
         return ratio(self._by_pool(values * self.asked_weight), self._by_pool(self.asked_weight))
 
     @cached_property
@@ -296,12 +296,12 @@ class _Table:
 
     @property
     def among_valid(self) -> float:
-        """Share of wrong images among valid ones; NaN without a valid one."""
+        """Share of wrong images among the valid images; NaN if no image is valid."""
         return float(ratio(self.valid_mass[self.of_wrong].sum(), self.valid_mass.sum()))
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Shares of wrong and valid images if no image without a consensus or a vote is valid, and if all are."""
+        """Least and largest share of wrong and valid images: with all unknown images invalid, and with all valid."""
         wrong, left = self.of_wrong, self.held.without_consensus[self.asked]
         low, high = (self._share(np.where(left, valid, self.chance_valid)) for valid in (0, 1))
         mass, unknown = self.mass[: self.pools][wrong], float(self.mass[self.pools])
@@ -309,15 +309,15 @@ class _Table:
 
     @property
     def times_valid(self) -> float:
-        """Share of wrong images, times the share of valid ones among the judged wrong ones."""
+        """Share of wrong images x share of valid images among the judged wrong ones."""
         own = self.of_wrong[self.asked_pool]
         return self.wrong_share * float(self.chance_valid[own].mean()) if own.any() else float("nan")
 
     @cached_property
     def score_weight(self) -> float | None:
-        """The weight of the score that makes the interval shortest: the covariance of score and votes over the variance
-        of the score, times 1 / (1 + judged / all), within pools (PPI++, equation 13); 0 to 1. None without a score, or
-        if too few wrong images were judged.
+        """Weight of the score, 0 to 1, that makes the interval shortest: the covariance of score and votes / the
+        variance of the score x 1 / (1 + judged / all), within pools (PPI++, equation 13). None without a score, or if
+        too few wrong images were judged.
         """
         if self.held.score is None or self.of_wrong[self.asked_pool].sum() < FEWEST_FOR_SCORE:
             return None
@@ -342,9 +342,9 @@ class _Table:
 
 
 def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
-    """Return the pool of each cell, -1 if its share of valid images is unknown, and the weight of a judged image. Each
-    cell with `FEWEST_OF_STRATUM` judged images is a pool, and the smaller ones are one pool together. A cell without a
-    judged image joins this pool if the sample looks drawn from all cells alike. Otherwise nothing is known of the cell.
+    """Return each cell's pool, -1 if its valid share is unknown, and the weight of its judged images. A cell with
+    `FEWEST_OF_STRATUM` judged images is a pool. All cells with fewer form one pool together. A cell without judged
+    images joins them only if the sample looks random over all cells; otherwise it is unknown.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -365,7 +365,7 @@ def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
 
 
 class _Draws:
-    """Draws of all figures, (draws,), by random weights. `low` takes unknown images for invalid, `high` for valid."""
+    """Random draws of all figures, (draws,). For `low`, images of unknown validity are invalid; for `high`, valid."""
 
     def __init__(self, table: _Table, seed: int, draws: int) -> None:
         self._table, self._rng = table, np.random.default_rng(seed)
@@ -373,15 +373,15 @@ class _Draws:
         self._own = table.masses[own]
         others = in_groups(np.delete(table.masses, own, axis=0), self._rng)
         self._others = (chance_weights()[:, : len(others)] @ others)[np.arange(draws) % SAMPLES]
-        """Sums over the sources without a judged image, (draws, columns)."""
+        """Sums over the sources that have no judged image, (draws, columns)."""
         self._pool = (table.asked_pool[:, None] == np.arange(table.pools)).astype(np.float64)
         judged_sources = np.array([len(np.unique(self._place[table.asked_pool == one])) for one in range(table.pools)])
         weight = np.bincount(table.asked_pool, table.asked_weight, table.pools)
         self._one_more = ratio(weight, judged_sources)
-        """The weight of the judged images of one additional source, by pool."""
+        """Weight of the judged images of one imagined, additional source, by pool."""
         wrong_ones = self._place[table.of_wrong[table.asked_pool]]
         self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
-        """Number of judged wrong images of the additional source: the mean of the sources with such images."""
+        """Mean number of judged wrong images of a source with such images. The imagined source has as many."""
         begins = range(0, draws, TOGETHER)
         figures = np.concatenate([self._some(begin, min(TOGETHER, draws - begin)) for begin in begins], axis=1)
         self.wrong, self.low, self.high, self.mended_low, self.mended_high, self.times_valid = figures[:6]
@@ -467,9 +467,9 @@ class _Draws:
 def contradiction_of(judged: Judged) -> str:
     """Return why two studies cannot both be true, in a sentence; "" if they can, or if there is only one study.
 
-    If a model is wrong on a share e of all images, and at most a share v of those is valid, at most 1 - e x (1 - v) of
-    all images are valid. The studies contradict each other if, with that share, as many valid images as were found, or
-    more, have a probability below `LIKELY`.
+    If a model is wrong on a share e of all images, and at most a share v of these is valid, then at most 1 - e x (1 -
+    v) of all images are valid. The studies contradict each other if, at that share, it has a probability below `LIKELY`
+    to find so many valid images.
     """
     from scipy import stats
 

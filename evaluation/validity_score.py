@@ -1,5 +1,5 @@
-"""Predicts the probability that people find an image valid, from its checks: learnt from votes, tested on unseen ones.
-Also measures how well a single check agrees with votes.
+"""Predict from its checks how likely people find an image valid. This score is learnt from votes, and tested on other
+votes. Also measure how well a single check agrees with votes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evaluation.by_source import CONFIDENCE, MeansOfSources, shares_of_sources
 FOLDS = 5
 BINS = 10
 FEWEST_SOURCES = 10
-"""Minimum number of sources with a valid image, and of sources with an invalid one, for an interval."""
+"""Minimum number of sources with valid images, and with invalid images, to give an interval."""
 
 
 def learn(names: Sequence[str], checks: Floats, valid: Flags, task: TaskKind | None = None) -> ValidityScore:
@@ -37,7 +37,7 @@ def learn(names: Sequence[str], checks: Floats, valid: Flags, task: TaskKind | N
 
 
 def cross_fitted(names: Sequence[str], checks: Floats, valid: Flags, source: Numbers) -> Floats:
-    """Score each image as learnt from votes on other sources. Raises ValueError like `learn`, also for a small fold."""
+    """Score each image by a fit to votes on other sources. Raises ValueError for too few images (see `learn`)."""
     from sklearn.model_selection import StratifiedGroupKFold
 
     scores = np.full(len(valid), np.nan)
@@ -48,7 +48,7 @@ def cross_fitted(names: Sequence[str], checks: Floats, valid: Flags, source: Num
 
 
 def agreement(score: Floats, valid: Flags, source: Numbers, threshold: float = 0.5) -> Agreement:
-    """Return how well a score agrees with votes."""
+    """Return how well a score agrees with votes. A score of at least `threshold` predicts "valid"."""
     chosen = score >= threshold
     hits = int((chosen & valid).sum())
     place = np.minimum((score * BINS).astype(int), BINS - 1)
@@ -69,10 +69,10 @@ def agreement(score: Floats, valid: Flags, source: Numbers, threshold: float = 0
 
 
 def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
-    """Return the area under the ROC curve, with an interval that counts the images of a source as one. Its log odds are
-    computed without each source in turn (the jackknife, Miller 1974, Biometrika 61; for single images it is the method
-    of DeLong et al. 1988, as Hanley and Hajian-Tilaki 1997 show), with Student's t of the sources of the rarer kind.
-    `experiments.coverage.of_score` measures how often it holds.
+    """Return the area under the ROC curve, with an interval over sources: its log odds are computed without each source
+    in turn (the jackknife, Miller 1974, Biometrika 61). With one image per source it is the method of DeLong et al.
+    1988 (Hanley and Hajian-Tilaki 1997). Student's t has the degrees of freedom of the rarer kind of sources.
+    `experiments.coverage.of_score` measures how often the interval is right.
     """
     from scipy import special, stats
 
@@ -105,28 +105,28 @@ def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
 
 
 def _below(score: Floats, ordered: Floats) -> Floats:
-    """Return how many of the ordered scores each score exceeds; equal ones count half."""
+    """Return for each score how many of the `ordered` scores are smaller. Equal ones count half."""
     return (np.searchsorted(ordered, score, "left") + np.searchsorted(ordered, score, "right")) / 2
 
 
 @dataclass(frozen=True)
 class CheckAgreement:
-    """Agreement of a check with the votes on judged images. Images that the check cannot decide are only counted."""
+    """Agreement of a check with people's votes. Images that the check cannot decide are only counted."""
 
     precision: Figure
-    """Share of images that people find invalid, among those that fail the check, with an interval over sources."""
+    """Share of images that people find invalid, among the images that fail the check. The interval is over sources."""
     recall: Figure
-    """Share of images that fail the check, among those that people find invalid, with an interval over sources."""
+    """Share of images that fail the check, among the images that people find invalid. The interval is over sources."""
     judged: int
-    """Number of images with votes on which the check passed or failed."""
+    """Number of judged images that passed or failed the check."""
     cannot_tell: int
-    """Number of images with votes on which the check cannot tell."""
+    """Number of judged images that the check could not decide."""
 
 
 def check_agreement(
     failed: Flags, passed: Flags, valid: Flags, source: Numbers, cannot_tell: int = 0
 ) -> CheckAgreement:
-    """Compare a check with votes; columns are (judged images,). Images that neither failed nor passed are left out."""
+    """Compare a check with votes, one flag per judged image. Images that neither failed nor passed are ignored."""
     known = failed | passed
     return CheckAgreement(
         _share(~valid, failed, source), _share(failed, known & ~valid, source), int(known.sum()), cannot_tell
@@ -134,6 +134,6 @@ def check_agreement(
 
 
 def _share(counted: Flags, among: Flags, source: Numbers) -> Figure:
-    """Return the share of `counted` images in `among`. Each image weighs the same, and sources are resampled."""
+    """Return the share of `counted` images among the `among` images. Images weigh the same; sources are resampled."""
     means = MeansOfSources(*shares_of_sources([counted[among]], source[among]))
     return means.figure(lambda of: of[..., 0], int(among.sum()))

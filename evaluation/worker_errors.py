@@ -1,12 +1,12 @@
-"""Estimates the true state of judged images from single votes and each worker's errors. Pure.
+"""Estimate the true state of judged images from single votes and from each worker's errors. Pure.
 
 A consensus takes every vote for the truth: two workers who always say yes make invalid images valid, or leave them
-without a consensus. Control items have a known answer, so they show how often each worker calls a valid and an invalid
-image valid. The model is by Dawid and Skene (1979, Applied Statistics 28), with control items as known images, fitted
-by Gibbs sampling, so that every draw includes the uncertainty of the rates. Workers are drawn from a population
+without a consensus. Control items have a known answer. They show how often each worker calls a valid image valid, and
+an invalid one. The model is by Dawid and Skene (1979, Applied Statistics 28), with control items as known images,
+fitted by Gibbs sampling, so that every draw includes the uncertainty of the rates. Workers are drawn from a population
 (partial pooling), since each sees only a few control items.
 
-A third state beside valid and invalid is "hard": people vote as if by a coin, so their votes say nothing of the image.
+A third state beside valid and invalid is "hard": people vote as if they tossed a coin, so their votes say nothing.
 Without it, three honest votes against two would be taken for near certainty.
 """
 
@@ -20,34 +20,34 @@ from numpy.typing import NDArray
 from core.figures import Columns, Flags, Floats, Numbers
 
 INVALID, VALID, HARD = 0, 1, 2
-"""States of a judged image; a hard one cannot be decided."""
+"""True states of a judged image. Nobody can decide whether a hard image is valid."""
 CHAINS, WARM_UP, KEPT = 40, 30, 25
-"""Number of parallel chains, and the steps that each discards and keeps."""
+"""Number of parallel chains, number of first steps that each chain discards, number of steps that it keeps."""
 MOST_CELLS = 40_000
-"""Maximum product of chains and images. With many images, fewer chains run."""
+"""Maximum product of chains and images, to limit memory. With more images, fewer chains run."""
 FEWEST_CHAINS = 10
 """Minimum number of chains, however many images there are."""
 VOTES_THAT_SHOW_HARD = 3
-"""Minimum number of votes of an image that can show disagreement."""
+"""Minimum number of votes of an image for a disagreement to suggest a hard image."""
 _PRIOR = np.array([0.5, 0.5, 0.1])
-"""Prior of the shares of the states: Jeffreys's for valid and invalid, and few hard images."""
+"""Dirichlet prior of the shares of invalid, valid and hard images: Jeffreys's, but few hard ones."""
 _MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])
-"""Grid for the population of workers: mean rate of right answers, and likeness of workers (a + b of the beta)."""
+"""Grid of the workers' distribution: mean rate of right answers, and similarity (sum of the beta parameters)."""
 _LEAST = 1e-3
-"""Minimum distance of a worker's rate of right answers from 0 and from 1, so that no answer is impossible."""
+"""Minimum distance of a worker's rate of right answers from 0 and 1, so that no answer is impossible."""
 
 
 @dataclass(frozen=True)
 class Ballots(Columns):
-    """Single votes, column by column; all columns have one length."""
+    """Votes of single workers, column by column; all columns have one length."""
 
     image: Numbers
-    """The index of the image; -1 for a control item."""
+    """Index of the judged image; -1 for a control item."""
     worker: Numbers
     valid: Flags
-    """True if the worker called the image valid."""
+    """True if the worker voted "valid"."""
     known: Numbers
-    """For a control item 1 if it is valid, 0 if not; -1 for an image to be judged."""
+    """Known answer of a control item: 1 valid, 0 invalid. -1 for an image to be judged."""
 
     @property
     def controls(self) -> int:
@@ -55,20 +55,20 @@ class Ballots(Columns):
 
     @property
     def votes_of_an_image(self) -> float:
-        """Median number of votes of the judged images; 0 without any."""
+        """Median number of votes per judged image; 0 without judged images."""
         counts = np.bincount(self.image[self.known < 0])
         return float(np.median(counts[counts > 0])) if counts.any() else 0.0
 
     @property
     def telling(self) -> bool:
-        """True if the errors of workers can be estimated, from control items or from several votes on each image."""
+        """True if workers' errors can be estimated: from control items, or from several votes per image."""
         return self.controls > 0 or self.votes_of_an_image >= VOTES_THAT_SHOW_HARD
 
 
 def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbers) -> NDArray[np.int8]:
-    """Return draws of the state of each of `images`, (draws, images), from their distribution given all votes. `images`
-    are indices as in `Ballots.image`, ascending; `group` is the group of each, such as its stratum: the shares of the
-    states differ by group. `fixed` is the state of an image that is known without votes, else -1.
+    """Return random draws of the true state of each of `images`, (draws, images), given all votes. `images` are
+    ascending indices as in `Ballots.image`. `group` is each image's group, such as its stratum; each group has its
+    shares of the states. `fixed` is a state that is known without votes, else -1.
     """
     rng = np.random.default_rng(0)
     control = ballots.known >= 0
@@ -127,8 +127,8 @@ def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbe
 
 
 def _population(rates: Floats, rng: np.random.Generator) -> Floats:
-    """Draw the beta distribution of the workers' rates, given the `rates`, from a grid. Return its mean and its size
-    (the sum of its two parameters), by chain and truth: (2, chains, 2).
+    """Draw the workers' distribution (beta) from a grid, given the workers' `rates` of right answers. Return its mean
+    and the sum of its two parameters, by chain and true state: (2, chains, 2).
     """
     from scipy.special import gammaln
 
