@@ -1,1 +1,1 @@
-"""Test sets as files: write them for the libraries that load them, and read them back. No database, no page."""
+"""Write test sets as files that other libraries load, and read data sets from such files. No database, no pages."""

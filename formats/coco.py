@@ -1,7 +1,6 @@
-"""COCO: images, and a JSON file of regions as run lengths or outlines.
-
-Masks here have classes but no objects, so each connected region of a class is written as an object. If a class has very
-many pieces in an image, they become one region marked as a crowd.
+"""COCO: images, and a JSON file with regions as run lengths or outlines. The studio's masks have classes but no
+objects, so each connected region of a class is written as an object. If a class has very many pieces in an image, they
+become one region marked as a crowd.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _KINDS = re.compile(r"_?(instances|captions|person_keypoints|keypoints|annotatio
 
 
 def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write COCO: images SPLIT/NAME.png, and annotations/instances_SPLIT.json with masks as run lengths."""
+    """Write a test set as COCO: SPLIT/NAME.png, and annotations/instances_SPLIT.json with masks as run lengths."""
     ids = {name: number for number, name in enumerate(class_names(examples), start=1)}
     splits: dict[Split, dict[str, Any]] = {}
 
@@ -96,7 +95,7 @@ def _whole(picture: Picture, ids: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 class CocoSource(Source):
-    """The images that COCO's JSON files list. Keeps only the byte range of each entry, as there may be very many."""
+    """Reads the images that COCO's JSON files list. Only the byte range of each entry stays in memory."""
 
     def prepare(self) -> None:
         label = self.options.get("label", "")
@@ -120,7 +119,7 @@ class CocoSource(Source):
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
-        """Return True if a JSON file has the form of COCO."""
+        """Return True if a JSON file looks like COCO."""
         return any(_is_list(files, name) for name in files.names if name.endswith(".json"))
 
     def splits(self) -> list[str]:
@@ -199,7 +198,7 @@ class CocoSource(Source):
         return table
 
     def _folder_of(self, name: str, images: Sequence[str]) -> str:
-        """Return the folder of a list's images, such as SPLIT/, images/SPLIT/, images/ or the list's own folder."""
+        """Return the folder with the images of a JSON file: SPLIT/, images/SPLIT/, images/ or the file's own folder."""
         split, own_folder = _split_of(name), posixpath.dirname(name)
         above = posixpath.dirname(own_folder)
         kinds = dict.fromkeys((split, split_folder(standard(split), "val"), standard(split)))  # type: ignore[arg-type]
@@ -219,7 +218,7 @@ class CocoSource(Source):
         return self.files.has(path) if self.in_place else by_form(self._known, path) is not None
 
     def _place_of(self, table: _Table, named: str) -> str | None:
-        """Return the image file of an entry: in the folder of the list's images, or the only file with its name."""
+        """Return the path of an entry's image: in the folder of the list's images, or the only file of this name."""
         path = joined(table.folder, _path(named))
         if self.in_place:
             return path
@@ -268,7 +267,7 @@ class CocoSource(Source):
             return replace(found, problem=str(error))
 
     def _drawn(self, found: Found, table: _Table, entry: Record, annotations: Sequence[Record], tally: Tally) -> Found:
-        """Return the item with its label and the mask of its regions. Raises UserError if its entry cannot be read."""
+        """Return the item with its label and the mask of its regions. Raises UserError for an unreadable entry."""
         named = table.categories
         kinds = [_id(annotation.get("category_id")) for annotation in annotations]
         if not named.keys() >= set(kinds):
@@ -317,7 +316,7 @@ class _Table:
     def __init__(self, name: str, problem: str = "") -> None:
         self.name, self.problem, self.stamp, self.folder = name, problem, "", ""
         self.kind = ""
-        """“caption” or “keypoints” if the annotations of the list have these; otherwise ""."""
+        """“caption” or “keypoints” if the annotations of the JSON file are of this kind; otherwise ""."""
         self.places, self.sizes, self._ids, self._at, self._bytes = (array("Q") for _ in range(5))
         self.keys = self.ids = self._by_image = Places()
         self.categories: dict[str, str] = {}
@@ -326,7 +325,7 @@ class _Table:
         self.has_regions = False
 
     def note(self, what: str, entry: Record, place: int, size: int, names: list[str], ids: list[str]) -> None:
-        """Store the byte range of an entry. Also append the image's name and id to `names` and `ids`."""
+        """Store the place of an entry of the list `what`. Add an image's name and id to `names` and `ids`."""
         if what == "images":
             names.append(_text(entry.get("file_name")))
             ids.append(_id(entry.get("id")))
@@ -356,12 +355,12 @@ class _Table:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Number of each class in masks, which is its position in the list. Empty for too many classes."""
+        """Number of each class in masks, by class name. Empty if there are too many classes for a mask."""
         names = dict.fromkeys(self.categories.values())
         return {name: number for number, name in enumerate(names)} if len(names) <= UNLABELLED else {}
 
     def finish(self, ids: Sequence[str]) -> None:
-        """Index the images and the annotations by the ids of the images."""
+        """Index images and annotations by image id. `ids` are the ids of the images, in order."""
         self.ids, self._by_image = Places(map(digest, ids)), Places(self._ids)
         if len(set(self.categories.values())) > UNLABELLED:
             self.remarks.append("It has more categories than a mask can hold: masks are left out.")
@@ -381,7 +380,7 @@ def _is_list(files: Files, name: str) -> bool:
 
 
 def _split_of(table: str) -> str:
-    """Return the split that a list's path names: in the file's name (instances_train2017.json) or in its folder."""
+    """Return the split that the path of a JSON file names, such as instances_train2017.json or train/."""
     own_name = _KINDS.sub("", stem_of(table).removesuffix(".coco")).strip("_")
     folders = [part for part in table.split("/")[:-1] if part.lower() in SPLIT_OF]
     named = [
@@ -399,7 +398,7 @@ def _text(value: object) -> str:
 
 
 def _id(value: object) -> str:
-    """Return an id as text, so that 27 and "27" are equal; "" if it is no valid id, such as a list."""
+    """Return an id as text, so that 27 and "27" are equal; "" if the value cannot be an id, such as a list."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value) if isinstance(value, int | float | str) else ""
@@ -415,20 +414,20 @@ def _read_at(file: BinaryIO, place: int, size: int) -> dict[str, Any]:
 
 
 class _Text:
-    """A JSON file that is read once from front to back. Each byte is read as one character."""
+    """Reads a JSON file once from front to back. Each byte counts as one character."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._text = ""
         self._at = 0
         self._before = 0
-        """Number of bytes of the file that come before the buffered text."""
+        """Number of bytes in the file before the buffered text."""
         self._more()
         if self._text.startswith("\xef\xbb\xbf"):  # byte order mark of UTF-8
             self._at = 3
 
     def sign(self) -> str:
-        """Return the next character that is not blank, but leave it in place. Raises ValueError at the end."""
+        """Return the next character that is not blank, without consuming it. Raises ValueError at the end."""
         while True:
             match = _BLANK.match(self._text, self._at)
             self._at = match.end() if match else self._at
@@ -445,7 +444,7 @@ class _Text:
         return sign
 
     def parts(self, begin: str, end: str) -> Iterator[None]:
-        """Consume brackets and commas of a list or an object. Yield before each part, which the caller consumes."""
+        """Consume brackets and commas of a list or an object. Yield before each element, which the caller consumes."""
         self.take(begin)
         mark = self.take(end) if self.sign() == end else ","
         while mark == ",":
@@ -453,7 +452,7 @@ class _Text:
             mark = self.take(f",{end}")
 
     def value(self) -> tuple[Any, int, int]:
-        """Consume the next value. Return it with its offset and size in bytes. Raises ValueError if it is invalid."""
+        """Consume the next value. Return it with its offset and its size in bytes. Raises ValueError if invalid."""
         self.sign()
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Table files: Arrow, which is mapped into memory, and Parquet, which is read and written one row group at a time."""
+"""Table files: Arrow files, mapped into memory, and Parquet files, read and written one row group at a time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import pyarrow
 
 _ROWS = 64
-"""Maximum number of rows with images in memory at once, for reading and for a row group that is written."""
+"""Maximum number of rows with images that are in memory at once, when reading, and when writing a row group."""
 _GROUPS = 2
 """Maximum number of Parquet row groups in memory. A row group of ImageNet takes some ten megabytes."""
 _LABELS = 4096
-"""Number of labels that are read at once."""
+"""Number of rows whose labels are read at once."""
 MOST_ROWS = 2_000_000
-"""Maximum number of rows of a table. Equal rows compress so well that a small file could block an import for hours."""
+"""Maximum number of rows of a table. A small file may hold so many equal rows that an import takes hours."""
 
 
 def require_few(rows: int) -> None:
@@ -33,7 +33,7 @@ def require_few(rows: int) -> None:
 
 
 class ArrowFile:
-    """An Arrow file mapped into memory."""
+    """Arrow file that is mapped into memory."""
 
     def __init__(self, file: Path) -> None:
         import pyarrow
@@ -50,19 +50,19 @@ class ArrowFile:
         return int(self._table.num_rows)
 
     def rows(self, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-        """Yield rows from front to back. With `columns`, only these columns are read."""
+        """Yield rows from front to back, with the given columns only; None reads all columns."""
         table = self._table if columns is None else self._table.select(list(columns))
         for batch in table.to_batches(_ROWS if columns is None else _LABELS):
             yield from batch.to_pylist() if batch.num_columns else ({} for _ in range(batch.num_rows))
 
     def row(self, number: int, columns: Sequence[str]) -> dict[str, Any]:
-        """Return a row by its zero-based number. With `columns`, only these columns are read."""
+        """Return the row with a zero-based number, with the given columns only."""
         row: dict[str, Any] = self._table.select(list(columns)).slice(number, 1).to_pylist()[0]
         return row
 
 
 class ParquetFile:
-    """A Parquet file. The row groups that were read last stay in memory."""
+    """Parquet file. The row groups read last stay in memory."""
 
     def __init__(self, file: Path) -> None:
         import pyarrow.parquet
@@ -104,7 +104,7 @@ class ParquetFile:
 
 
 def features_of(schema: pyarrow.Schema) -> dict[str, Any]:
-    """Return the description of columns that `datasets` wrote into the file; {} without one."""
+    """Return the column descriptions that the library `datasets` wrote into the file; {} without any."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
         return {name: about for name, about in features.items() if isinstance(about, dict)}
@@ -113,13 +113,13 @@ def features_of(schema: pyarrow.Schema) -> dict[str, Any]:
 
 
 def class_names(schema: pyarrow.Schema) -> dict[str, list[str]]:
-    """Return the names of class numbers for each column that `datasets` wrote as class numbers."""
+    """Return the class names of each column that the library `datasets` wrote as class numbers, by column."""
     names = {column: about.get("names") for column, about in features_of(schema).items() if column in schema.names}
     return {column: list(map(str, listed)) for column, listed in names.items() if isinstance(listed, list)}
 
 
 def with_class_names(values: dict[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Replace class numbers in the cells of a row by class names. -1, an unknown class, becomes None."""
+    """Replace class numbers in a row by class names. The number -1 (unknown class) becomes None."""
     for column, listed in names.items():
         number = values.get(column)
         if isinstance(number, int) and -1 <= number < len(listed):
@@ -128,7 +128,7 @@ def with_class_names(values: dict[str, Any], names: Mapping[str, Sequence[str]])
 
 
 def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
-    """Return the columns of a table: `files` (name and kind, such as "Image"), then the columns of `row_of`."""
+    """Return the columns of a table: first `files` (name and kind, such as "Image"), then the columns of `row_of`."""
     import pyarrow
 
     text, image = pyarrow.string(), pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
@@ -144,7 +144,7 @@ def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
 
 @contextmanager
 def row_table(file: BinaryIO, schema: pyarrow.Schema) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Open a Parquet file with the columns of `schema`. Yields a function that adds a row."""
+    """Open a Parquet file for writing, with the columns of `schema`. Yields a function that adds a row."""
     import pyarrow.parquet
 
     rows: list[Mapping[str, Any]] = []

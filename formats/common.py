@@ -1,4 +1,4 @@
-"""Functions that several formats share, for rows, names of splits and classes, and the files that a row names."""
+"""Functions shared by several formats: for table rows, split names, class names and file paths of rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from formats.source import Tally
 from formats.types import Example, Report, Row
 
 SHARD_BYTES, SHARD_EXAMPLES = 500_000_000, 10_000
-"""Limits of a shard in bytes and in examples. A shard is closed when it reaches one of them."""
+"""Limits of a shard (a part of a data set in one file): bytes and examples. Reaching one of them closes the shard."""
 
 
 def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
-    """Return the row of an example from the columns of any table.
-
-    If a column has a name that the studio uses but unexpected content, or content that JSON cannot hold, this is
-    reported and the row is kept. Raises UserError for an invalid label.
+    """Return an example's row from the columns of a table. Columns with unexpected content, or with content that JSON
+    cannot hold, are reported in `tally`, and the row is kept. Raises UserError for an invalid label.
     """
     known: dict[str, Any] = {}
     facts: dict[str, Any] = {}
@@ -77,7 +75,7 @@ def _as_text(value: Any) -> str:
 
 
 def split_in(folder: str) -> Split:
-    """Return the split that a path or a word names; "" for none."""
+    """Return the split (train, validation or test) that a path or a word names; "" if it names none."""
     for part in folder.split("/"):
         if part.lower() in SPLIT_OF:
             return SPLIT_OF[part.lower()]
@@ -114,7 +112,7 @@ def read_classes(files: Files, report: Report) -> dict[int, str] | None:
 
 
 def class_list_of(files: Files) -> str:
-    """Return the name of the file that names the class numbers of a set; "" without one."""
+    """Return the name of the file that lists the class names of a data set; "" without one."""
     names = (CLASSES, "classes.txt", "_classes.csv")
     return next((name for name in files.names if posixpath.basename(name) in names), "")
 
@@ -129,12 +127,12 @@ def _first_wrong_line(text: str) -> str:
 
 
 def pair_of_files(example: Example, images: str, masks: str) -> tuple[str, str | None]:
-    """Return the paths of an example's image and mask, in the folders `images` and `masks`."""
+    """Return the paths of an example's image in the folder `images`, and of its mask in the folder `masks`."""
     return f"{images}/{example.name}.png", None if example.mask is None else f"{masks}/{example.name}.png"
 
 
 def splits_of(examples: Sequence[Example]) -> list[Split]:
-    """Return the splits of the examples in the order train, validation, test, no split."""
+    """Return the splits that the examples have, in the order train, validation, test, no split."""
     return sorted({example.split for example in examples}, key=("train", "validation", "test", "").index)
 
 
@@ -154,7 +152,7 @@ def is_sheet(name: str) -> bool:
 def in_shards(pictures: Iterator[Picture]) -> Iterator[tuple[str, int, Iterator[Picture]]]:
     """Yield shards of the pictures as (folder of the split, number of the shard, pictures).
 
-    The pictures must be sorted by split. Use all pictures of a shard before the next shard is requested.
+    The pictures must be sorted by split. The caller must use all pictures of a shard before it takes the next shard.
     """
     for split, of_split in groupby(pictures, lambda picture: split_folder(picture.example.split)):
         yield from ((split, number, shard) for number, shard in enumerate(_shards(of_split)))

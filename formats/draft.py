@@ -1,7 +1,7 @@
-"""The folder of an export while it is written. Its name contains "unfinished" until it is complete.
+"""Write the folder of an export. Its name contains "unfinished" until it is complete.
 
 The manifest (`manifest.json`) is written last and lists every file with its sha256. A folder without a manifest is
-incomplete. The same set always gives the same bytes, so no time and no name of a machine is written.
+incomplete. The same set always gives the same bytes: no time and no machine name is written.
 """
 
 from __future__ import annotations
@@ -42,48 +42,48 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 KIND = "DILLEMA Studio test set"
 EXPORTING, IMPORTING = "export", "import"
-"""Names of the two kinds of work that progress reports show: export and import."""
+"""Names of export and import in progress reports."""
 WORKERS = max(2, min(8, os.cpu_count() or 2))
-"""Number of threads that read and write files. While one waits for the disk or computes a hash, the others work."""
+"""Number of threads that read and write files. Some wait for the disk or compute hashes while others work."""
 _UNFINISHED = ".unfinished-"
 _BEFORE = ".before"
-"""Suffix that an earlier export gets while the new export takes its name."""
+"""Suffix that an earlier export's folder gets while the new export replaces it."""
 _DETAILED_AT_ONCE = 200
-"""Number of examples whose captions, edits and facts are in memory at the same time."""
+"""Number of examples whose captions, edits and other facts are in memory at once."""
 DETAILS = ("labels", "captions", "edits", "classes of masks", "splits")
-"""Kinds of details that a format may store for an example in addition to its pictures."""
+"""Kinds of details of an example that a format may or may not be able to store."""
 _AHEAD = 4
-"""Number of files for each thread that are in memory at the same time."""
+"""Maximum number of files per thread that wait in memory."""
 
 T = TypeVar("T")
 U = TypeVar("U")
 Parts = Sequence[bytes | memoryview]
 Named = Callable[[Example], tuple[str, str | None]]
-"""Function that returns the names of an example's image and mask file; None for a mask that is not copied."""
+"""Function that returns the file names of an example's image and mask. The mask's is None if it is not copied."""
 Complete = Callable[[Sequence[Example]], Iterable[Example]]
-"""Function that takes some examples and returns them in order, with captions, edits and facts."""
+"""Function that takes some examples and returns them in the same order, with captions, edits and other facts added."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An example with the bytes of its files."""
+    """An example with the bytes of its image and mask files."""
 
     example: Example
     size: tuple[int, int]
-    """Width and height in pixels, from the PNG's header."""
+    """Width and height of the image in pixels."""
     mask: bytes | None
-    """PNG of mode L, the size of the image."""
+    """Bytes of the mask file: PNG of mode L, the size of the image. None without a mask."""
     data: bytes = b""
-    """PNG of the picture, with its IPTC digital source type if generated. Empty if it is written already."""
+    """Bytes of the image file: PNG, marked as generated (IPTC) if it is. Empty if the file is already written."""
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """The example as flat data (see `row_of`)."""
+        """The example as a flat row of a table (see `row_of`)."""
         return row_of(self.example)
 
 
 class Draft:
-    """An export folder that one thread writes. It owns the threads that `pictures` starts."""
+    """Folder of an export that one thread writes. It owns the threads that `pictures` starts."""
 
     def __init__(self, folder: Path, progress: OnProgress | None, complete: Complete | None) -> None:
         self.folder = folder
@@ -92,16 +92,16 @@ class Draft:
         self._folders = {str(folder)}
         self._loading: list[Generator[Picture]] = []
         self.classes: dict[str, Any] = {}
-        """Content of the file with the class list. A format may add to it."""
+        """Content of the file that lists the classes. A format may add to it."""
         self.masks = False
         """True if at least one of the examples has a mask."""
         self.left_out: Counter[str] = Counter()
-        """Number of images by kind of detail, for details that only `records.jsonl` holds."""
+        """Number of images by kind of detail. Counts details that the format's files lack; `records.jsonl` has them."""
         self._records: BinaryIO | None = None
         self._add_typed: Callable[[Mapping[str, Any]], None] | None = None
 
     def put(self, name: str, data: bytes | Parts, sha: str = "") -> None:
-        """Write a whole file from bytes, or from consecutive parts. Any thread may call this."""
+        """Write a file from bytes, or from consecutive parts of bytes. Any thread may call this."""
         parts: Parts = [data] if isinstance(data, bytes) else data
         if not sha:
             digest = hashlib.sha256()
@@ -118,7 +118,7 @@ class Draft:
 
     @contextmanager
     def stream(self, name: str) -> Iterator[BinaryIO]:
-        """Open a file to write it piece by piece."""
+        """Open a new file of the export, to write it piece by piece."""
         path = self._path(name)
         with open(path, "xb") as file:
             yield file
@@ -127,7 +127,7 @@ class Draft:
 
     @contextmanager
     def records(self, examples: Sequence[Example]) -> Iterator[None]:
-        """Open the records. Within the `with` block, a format calls `record` for each example."""
+        """Open `records.jsonl`. Within the `with` block, a format calls `record` for each example."""
         self.classes = classes_of(examples)
         self.masks = any(example.mask is not None for example in examples)
         schema = row_schema({"file": None, "mask_file": None})
@@ -144,9 +144,8 @@ class Draft:
     def record(
         self, picture: Picture, file: str, mask_file: str | None = None, details: Collection[str] = DETAILS, **more: Any
     ) -> None:
-        """Write the row of an example into the records. The row is the same in every format.
-
-        `details` are the kinds of details that the format's own files also hold. All others are counted in `left_out`.
+        """Write an example's row into `records.jsonl`. The row is the same in every format. `details` are the kinds of
+        details that the format's other files also hold. All other kinds are counted in `left_out`.
         """
         assert self._records is not None and self._add_typed is not None
         example, (width, height) = picture.example, picture.size
@@ -160,10 +159,9 @@ class Draft:
         self._add_typed(row)
 
     def pictures(self, examples: Sequence[Example], named: Named | None = None) -> Iterator[Picture]:
-        """Yield the examples in order with the checked bytes of their files. Report progress.
-
-        With `named`, the threads that read the files also write them under these names, some files in advance. Raises
-        UserError if a file is missing or was changed, and OSError if a file cannot be written.
+        """Yield the examples in order, with the checked bytes of their files. Report progress. With `named`, the
+        threads also write the files under the names that it returns, some in advance. Raises UserError if a file is
+        missing or was changed, and OSError if a file cannot be written.
         """
         loading = in_threads(lambda example: self._loaded(example, named), self._completed(examples))
         self._loading.append(loading)
@@ -179,7 +177,7 @@ class Draft:
             loading.close()
 
     def finish(self, layout: str, test_set: TestSet, examples: int) -> None:
-        """Wait until all files are on the disk, then write the manifest and wait for it too."""
+        """Wait until all files are on the disk. Then write the manifest, and wait for it as well."""
         _settle(self.folder)
         manifest = {
             "format": FORMAT,
@@ -199,7 +197,7 @@ class Draft:
 
     @property
     def files(self) -> tuple[dict[str, Any], ...]:
-        """The files written so far, in the form of the manifest: name, bytes and sha256, sorted by name."""
+        """Files written so far, sorted by name, as the manifest lists them: name, bytes and sha256."""
         return tuple(sorted(self._files, key=lambda file: str(file["name"])))
 
     def _completed(self, examples: Sequence[Example]) -> Iterable[Example]:
@@ -243,7 +241,7 @@ class Draft:
 
 
 def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Generator[U]:
-    """Yield the results in the order of the items, some computed in advance. Raise an item's error at its turn."""
+    """Run `work` on items in threads. Yield results in the items' order. Raise an item's error at its turn."""
     waiting: deque[Future[U]] = deque()
     pool = ThreadPoolExecutor(WORKERS, "formats")
     try:
@@ -259,10 +257,8 @@ def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Generator[U]:
 
 @contextmanager
 def drafted(into: Path, replace: bool, progress: OnProgress | None, complete: Complete | None) -> Iterator[Draft]:
-    """Open a draft. It is renamed to `into` if the `with` block succeeds, otherwise removed.
-
-    Raises UserError if `into` is a file or a folder with files, unless `replace` is set and all its files are of an
-    earlier export.
+    """Open the folder of an export. If the `with` block succeeds, it is renamed to `into`, otherwise deleted. Raises
+    UserError if `into` is a file or has files. With `replace`, it may have the files of an earlier export.
     """
     into = Path(os.path.abspath(into))
     try:
@@ -287,7 +283,7 @@ def drafted(into: Path, replace: bool, progress: OnProgress | None, complete: Co
 
 
 def read_manifest(data: bytes) -> dict[str, Any] | None:
-    """Return the content of a manifest of this studio; None for anything else."""
+    """Return the content of a manifest that this studio wrote; None for any other file."""
     try:
         manifest = json.loads(data)
         known = manifest["kind"] == KIND and manifest["format"] == FORMAT and isinstance(manifest["layout"], str)
@@ -297,12 +293,12 @@ def read_manifest(data: bytes) -> dict[str, Any] | None:
 
 
 def png_size(data: bytes) -> tuple[int, int]:
-    """Return width and height of a PNG from its header."""
+    """Return a PNG's width and height, from its header."""
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
 
 def require_names_of_their_own(examples: Sequence[Example]) -> None:
-    """Raise ValueError if a name is unsafe, or if some file system would treat two names as the same."""
+    """Raise ValueError for an unsafe name, or for two names that some file system would treat as the same."""
     unsafe = [example.name for example in examples if name_of_file(example.name) != example.name]
     if unsafe:
         raise ValueError(f"{unsafe[0]!r} is no safe file stem")
@@ -318,7 +314,7 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def _settle(folder: Path) -> None:
-    """Wait until everything in a folder is on the disk. Much faster than waiting for each file. Raises OSError."""
+    """Wait until all files of a folder are on the disk. This is faster than waiting for each file. Raises OSError."""
     sync_disk = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if sync_disk is None:  # not Linux
         os.sync()
@@ -356,7 +352,7 @@ def _require_free(into: Path, replace: bool) -> None:
 
 
 def _take_place(folder: Path, into: Path, replace: bool, before: Path) -> None:
-    """Give the finished folder its name. An earlier export is first renamed to `before`, and removed at the end."""
+    """Rename the finished folder to `into`. An earlier export is first renamed to `before`, and deleted at the end."""
     if not into.exists():
         os.rename(folder, into)
         return
@@ -371,7 +367,7 @@ def _take_place(folder: Path, into: Path, replace: bool, before: Path) -> None:
 
 
 def _put_back(into: Path) -> None:
-    """Give an earlier export its name back if the export that was replacing it was killed between its two renames."""
+    """Restore the name of an earlier export, if the program was killed while a new export replaced it."""
     for before in into.parent.glob(f"{glob.escape(into.name)}{_UNFINISHED}????????{_BEFORE}"):
         lock = before.with_suffix(HELD)
         with suppress(OSError, UserError), open(lock, "ab") as file:

@@ -27,14 +27,14 @@ def export(
     progress: OnProgress | None = None,
     complete: Complete | None = None,
 ) -> Path:
-    """Write the set into the new folder `into` and return its path. The same set gives the same bytes.
+    """Write a test set into the new folder `into`, and return its path. The same set gives the same bytes.
 
-    `examples` may lack captions, edits and facts, which take most of the memory. Then `complete` is called with some
-    hundred examples at a time, and returns them with captions, edits and facts. Until the folder is complete, its name
-    contains "unfinished". A failed or stopped export leaves no files. Raises UserError for an unknown or read-only
-    format, an empty set, a missing or damaged file, a set that the format cannot hold, a full disk, or a folder with
-    files (with `replace`: with files that are of no earlier export). Raises ValueError for unsafe or repeated names.
-    Errors of `progress` stop the export.
+    To save memory, `examples` may lack captions, edits and other facts. Then `complete` gets some hundred examples at a
+    time, and returns them with these facts. Until the folder is complete, its name contains "unfinished". A failed or
+    stopped export leaves no files. Raises UserError for an unknown or read-only format, an empty set, a missing or
+    damaged file, a set that the format cannot hold, a full disk, or a folder with files (with `replace`: with files
+    that are of no earlier export). Raises ValueError for unsafe or repeated names. Errors of `progress` stop the
+    export.
     """
     ordered = sorted(examples, key=lambda example: (SPLITS.index(example.split), example.name))
     known = LAYOUTS.get(layout)

@@ -1,8 +1,6 @@
-"""Files of a data set by name, in a folder, a zip or a tar that is read in place.
-
-Names from an archive are never used as paths to write to. Names that lead out of the archive and zip bombs are left
-out, each with a row in the report. All other files are read. Links are followed only in a folder that a user of this
-machine named.
+"""Read the files of a data set by name, in a folder, a zip or a tar. Names in an archive are never used as paths to
+write to. Names that lead out of the archive, and zip bombs, are left out and reported. All other files are read. Links
+are followed only in a folder that a user of this machine named.
 """
 
 from __future__ import annotations
@@ -34,21 +32,21 @@ T = TypeVar("T")
 
 MOST_FILES = 2_000_000
 MOST_TABLE = 2_000_000_000
-"""Maximum size in bytes of a list of examples that is read as a whole."""
+"""Maximum size in bytes of a table or list of examples that is read as a whole."""
 MOST_LINE = 50_000_000
-"""Maximum length in bytes of a line in a list."""
+"""Maximum length in bytes of a line in a text file."""
 _BLOCK = 1 << 20
 MOST_PACKED = 250
-"""Maximum ratio of unpacked to packed size, for files of more than `SMALL` bytes."""
+"""Maximum ratio of unpacked size to packed size, for files above `SMALL` bytes. Larger ratios suggest a zip bomb."""
 SMALL = 10_000_000
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 BROKEN_ARCHIVE = (
     *(zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, UnicodeDecodeError),
     *(zlib.error, lzma.LZMAError),
 )
-"""Errors that reading a damaged archive raises. OSError comes from bzip2."""
+"""Errors that Python raises for a damaged archive. OSError comes from bzip2."""
 _FROM_WITHIN = re.compile(r"^(\./)+")
-"""Prefix of the names in an archive that was packed from inside its folder."""
+"""Pattern of the prefix “./”, which names have in an archive packed from inside its folder."""
 _LINK = "It is a link, and links are not followed: put the file itself in its place."
 
 
@@ -56,17 +54,17 @@ class Files(Protocol):
     """The files of a data set by name, with "/" between folders. Any thread may read them."""
 
     name: str
-    """Name of the folder or archive, for messages."""
+    """Name of the folder or archive, for messages to the user."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, sorted. A folder is searched for them at the first access."""
+        """All file names, sorted. A folder on the disk is searched at the first access."""
 
     def folders(self, inside: str = "") -> list[str]:
-        """Return the names of the folders directly in a folder, sorted."""
+        """Return the sorted names of the folders directly inside the folder `inside`."""
 
     def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
-        """Yield the paths of the files in a folder, and if `deep` below it, sorted within each folder. Opens none."""
+        """Yield the paths of the files in a folder, sorted folder by folder. With `deep`, include inner folders."""
 
     def has(self, path: str) -> bool:
         """Return True if a file or folder has this path."""
@@ -75,13 +73,12 @@ class Files(Protocol):
         """Return the bytes of a file. Raises UserError if it is missing, damaged or larger than `most` bytes."""
 
     def path(self, name: str) -> Path:
-        """Return the path on the disk of a file, to read it piece by piece. A file in an archive is copied once.
-
-        Raises UserError if it is damaged or may not be copied, OSError if the disk is full.
+        """Return the path of a file on the disk, to read it piece by piece. A file of an archive is first copied to the
+        disk. Raises UserError if it is damaged or may not be copied, OSError if the disk is full.
         """
 
     def stamp(self, name: str) -> str:
-        """Return size and time of change of a file, or of its archive, as text. Raises UserError if it is missing."""
+        """Return size and change time of a file, or of its archive, as text. Raises UserError if it is missing."""
 
 
 class Line(NamedTuple):
@@ -93,7 +90,7 @@ class Line(NamedTuple):
 
 
 def why_unsafe(name: str) -> str:
-    """Return the reason why a name in an archive is refused; "" for a good name."""
+    """Return why a name in an archive is unsafe; "" for a safe name."""
     if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
         return "Its name is an absolute path, which a good archive does not hold: pack it again."
     if ".." in name.split("/"):
@@ -104,21 +101,19 @@ def why_unsafe(name: str) -> str:
 
 
 def hidden(name: str) -> bool:
-    """Return True for files that an operating system adds, such as .DS_Store."""
+    """Return True if an operating system added the file, such as .DS_Store."""
     parts = [part for part in name.split("/") if part != "."]  # "." represents the folder itself
     return any(part.startswith((".", "__MACOSX")) or part == "Thumbs.db" for part in parts)
 
 
 def is_image(name: str) -> bool:
-    """Return True if the name has the ending of an image."""
+    """Return True if the name ends like an image file, such as .png."""
     return name.lower().endswith(IMAGES)
 
 
 def open_files(source: Path, report: Report, scratch: Path | None = None, follow_links: bool = False) -> Files:
-    """Open a folder, a zip or a tar.
-
-    A tar that is compressed as a whole is unpacked into the folder `scratch`. Without `scratch` it is refused, and
-    `Files.path` works only for folders. Raises UserError if nothing can be read at all.
+    """Open a folder, a zip or a tar. A compressed tar (.tar.gz) is unpacked into the folder `scratch`. Without
+    `scratch` it is refused, and `Files.path` works only for folders. Raises UserError if nothing can be read.
     """
     if source.is_dir():
         return Folder(source, report, follow_links)
@@ -143,14 +138,14 @@ def open_files(source: Path, report: Report, scratch: Path | None = None, follow
 
 
 def unreadable(error: OSError) -> UserError:
-    """Return the error for a file of a data set that cannot be opened."""
+    """Return the UserError for a file of a data set that cannot be opened."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return UserError("The file is not there any more: put it back, or list the data set again.")
     return UserError(f"The file cannot be read: {error.strerror or error}.")
 
 
 def stamp_of(file: Path) -> str:
-    """Return size and time of change of a file as text. Raises UserError if it is missing."""
+    """Return size and change time of a file on the disk as text. Raises UserError if it is missing."""
     try:
         status = os.stat(file)
     except OSError as error:
@@ -159,23 +154,23 @@ def stamp_of(file: Path) -> str:
 
 
 def joined(*parts: str) -> str:
-    """Join the parts of a path with "/". Empty parts are left out."""
+    """Join the parts of a path with "/", without empty parts."""
     return "/".join(part for part in parts if part)
 
 
 def images_in(files: Files, folder: str = "") -> Iterator[str]:
-    """Yield the paths of the images below a folder. Files are recognised by their endings."""
+    """Yield the paths of the images below a folder, by the endings of their names."""
     return filter(is_image, files.files(folder))
 
 
 def require_few(names: Sequence[str], what: str) -> None:
-    """Raise UserError if there are more than `MOST_FILES` names."""
+    """Raise UserError for more than `MOST_FILES` names. `what` describes their folder or archive."""
     if len(names) > MOST_FILES:
         raise UserError(f"{what} holds {len(names):,} files, but at most {MOST_FILES:,} can be read at once.")
 
 
 class Folder:
-    """A folder on the disk, listed when needed. Links are followed or reported. Unreadable folders are reported."""
+    """Folder on the disk, listed when needed. Links are followed or reported. Unreadable folders are reported."""
 
     def __init__(self, folder: Path, report: Report, follow_links: bool = False) -> None:
         self.name = folder.name or str(folder)
@@ -303,7 +298,7 @@ class _Archive:
         return at < len(self.names) and self.names[at] == name
 
     def _below(self, inside: str) -> Iterator[str]:
-        """Yield the names below a folder, relative to it."""
+        """Yield the names of the files below a folder, relative to the folder."""
         before = f"{inside.strip('/')}/" if inside.strip("/") else ""
         for at in range(bisect_left(self.names, before), len(self.names)):
             if not self.names[at].startswith(before):
@@ -311,7 +306,7 @@ class _Archive:
             yield self.names[at][len(before) :]
 
     def _good(self, name: str) -> bool:
-        """Return True if a file can be read. Otherwise count it as hidden or report it."""
+        """Return True if a file can be read. Otherwise count it as hidden, or report it."""
         reason = why_unsafe(name)
         if reason:
             self._report.refuse(name, reason)
@@ -329,13 +324,13 @@ class _Archive:
 
 
 def report_hidden(what: str, count: int, report: Report) -> None:
-    """Add a row to the report with the number of hidden files that were left out."""
+    """Report how many hidden files were left out; `what` is the name of their folder or archive."""
     if count:
         report.refuse(what, f"{count_of(count, 'hidden file', 'was')} left out.")
 
 
 class Inner:
-    """The files in one folder of `files`. Their names are relative to this folder."""
+    """The files inside one folder of other `files`. Names are relative to this folder."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files, self._folder = files, folder
@@ -425,10 +420,9 @@ def tar_places(
     good: Callable[[str], bool] = lambda name: not hidden(name),
     start: int = 0,
 ) -> dict[str, tuple[int, int]]:
-    """Return (offset, size) in bytes of each file in a plain tar, by name, in order. Only headers are read.
-
-    `what` is the name of the tar in the report, `good` selects names, and `start` is the offset of the tar in `file`.
-    Returned offsets count from the start of `file`. Raises tarfile.TarError if it is no tar.
+    """Return (offset, size) in bytes of each file in an uncompressed tar, by name, in order. Only headers are read.
+    `what` names the tar in the report, and `good` selects names. The tar begins at the offset `start` of `file`;
+    returned offsets count from the start of `file`. Raises tarfile.TarError if it is no tar.
     """
     places: dict[str, tuple[int, int]] = {}
     file.seek(start)
@@ -454,7 +448,7 @@ def tar_places(
 
 
 def tar_members(data: Path, report: Report) -> Files:
-    """Open a plain tar that lies among other files, such as a shard. Raises UserError if it is no tar."""
+    """Open an uncompressed tar that is a file of a data set, such as a shard. Raises UserError if it is no tar."""
     try:
         return _Tar(data, None, report)
     except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
@@ -462,7 +456,7 @@ def tar_members(data: Path, report: Report) -> Files:
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
-    """Yield the non-empty lines of a file, from the offset `start` on. Lines are cut at `MOST_LINE` bytes."""
+    """Yield the non-empty lines of a file, from the offset `start` on. Lines longer than `MOST_LINE` bytes are cut."""
     file.seek(start)
     number, place = 0, start
     while text := file.readline(MOST_LINE):
@@ -476,24 +470,24 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
 
 
 def lines_in(files: Files, name: str, most: int = MAX_BYTES) -> list[str]:
-    """Return the lines of a small text file in UTF-8. Raises UserError if it is missing or larger than `most` bytes."""
+    """Return the lines of a UTF-8 text file. Raises UserError if it is missing or larger than `most` bytes."""
     return files.read(name, most).decode("utf-8-sig", "replace").splitlines()
 
 
 def names_by_form(names: Iterable[str]) -> dict[str, str]:
-    """Map each name, and its composed Unicode form, to the name. Lists from another system may use that form."""
+    """Map each name to itself, and its composed Unicode form to it. Lists from another system may use that form."""
     names = tuple(names)
     return {composed(name): name for name in names} | {name: name for name in names}
 
 
 def by_form(known: Mapping[str, T], name: str) -> T | None:
-    """Return the value in `known` for a name as it is written, or else for its composed Unicode form."""
+    """Return the value in `known` for a name, or else for the name's composed Unicode form; None without either."""
     value = known.get(name)
     return known.get(composed(name)) if value is None else value
 
 
 def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[tarfile.TarInfo]:
-    """Yield the members of an archive. If it is damaged, yield those before the damage and report it."""
+    """Yield the members of a tar. If the tar is damaged, yield the members before the damage and report it."""
     try:
         for member in archive:
             yield member
@@ -522,7 +516,7 @@ def _plain_tar(file: Path, scratch: Path) -> Path:
 
 
 def _unpacker(file: Path) -> Callable[..., Any] | None:
-    """Return the function that opens a file compressed as a whole; None for other files. Its first bytes decide."""
+    """Return the function that opens a compressed file, chosen by its first bytes; None if it is not compressed."""
     with file.open("rb") as opened:
         start = opened.read(2)
     packed: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
@@ -530,7 +524,7 @@ def _unpacker(file: Path) -> Callable[..., Any] | None:
 
 
 def zip_name(entry: zipfile.ZipInfo) -> str:
-    """Return the name of a file in a zip. macOS tools write UTF-8 names without the flag for UTF-8."""
+    """Return the name of a file in a zip. Repairs names that macOS wrote in UTF-8 without saying so."""
     if entry.flag_bits & 0x800:
         return entry.filename
     try:

@@ -1,6 +1,5 @@
-"""Hugging Face's formats: ImageFolder with a metadata file, Parquet with the images inside, and `save_to_disk` (Arrow).
-
-Arrow files are mapped into memory instead of loaded. Of Parquet files, only some row groups are in memory.
+"""Hugging Face's formats: ImageFolder with a metadata file, Parquet with images inside, and `save_to_disk` (Arrow).
+Arrow files are mapped into memory. Of a Parquet file, only some row groups are in memory at a time.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _IMAGE_NAMES = ("image", "img", "picture", "jpg", "png")
 
 
 def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write Hugging Face ImageFolder: SPLIT/metadata.parquet beside SPLIT/images/ and SPLIT/masks/.
+    """Write a test set as Hugging Face ImageFolder: SPLIT/metadata.parquet, SPLIT/images/ and SPLIT/masks/.
 
-    The metadata are Parquet because `datasets` would take labels such as 2024-01-01 in metadata.jsonl for dates, and
-    guess the types of columns from the first ten megabytes.
+    The metadata file is Parquet, since `datasets` guesses column types of metadata.jsonl: a label such as 2024-01-01
+    would become a date.
     """
 
     def named(example: Example) -> tuple[str, str | None]:
@@ -59,7 +58,7 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write Parquet: data/SPLIT-NUMBER.parquet with images and masks inside, in a form that `datasets` shows."""
+    """Write a test set as Parquet: data/SPLIT-NUMBER.parquet, with images and masks inside, for `datasets`."""
     schema = row_schema({"image": "Image", **({"mask": "Image"} if draft.masks else {})})
     splits: dict[str, None] = {}
     for split, number, group in in_shards(draft.pictures(examples)):
@@ -76,14 +75,14 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def image_folder(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Open a folder of images with a metadata file (`METADATA_FILES`), or else with a folder for each class."""
+    """Open a folder of images that has a metadata file (`METADATA_FILES`), or else a folder for each class."""
     near = [name for folder in ("", *files.folders()) for name in files.files(folder, deep=False)]
     listed = any(posixpath.basename(name) in METADATA_FILES for name in (near if in_place else files.names))
     return (MetadataSource if listed else class_folders)(files, report, options, in_place)
 
 
 class RowSource(Source):
-    """The rows of Parquet files or of a `save_to_disk` folder. Each row is an image."""
+    """Reads Parquet files or a `save_to_disk` folder. Each row is an image."""
 
     def prepare(self) -> None:
         self._exported = self.files.has(RECORDS)
@@ -152,7 +151,7 @@ class RowSource(Source):
         return cls(files, Report(), {}).count() if tables else 0
 
     def count(self) -> int:
-        """Number of rows in the tables that have a column of images."""
+        """Number of rows of the tables with an image column."""
         total = 0
         for name in chain.from_iterable(self._by_split.values()):
             with suppress(UserError, OSError):
@@ -271,7 +270,7 @@ class _Columns:
         split = next((name for name in schema.names if name.casefold() == "split"), "")
         classes = "mask_classes" if "mask_classes" in schema.names and self.mask else ""
         self.said = [name for name in (self.label, split, classes) if name]
-        """Columns that a batch reads before it reads the image of a row."""
+        """Columns that are read for many rows at once, before the images."""
 
     @staticmethod
     def _image_of(schema: pyarrow.Schema, features: Mapping[str, Any]) -> str:
@@ -288,7 +287,7 @@ class _Columns:
 
 
 def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> str:
-    """Return the column that an option names, or "". Raises UserError if there is no such column."""
+    """Return the column that the user gave for an option; "" without one. Raises UserError if it does not exist."""
     column = options.get(option, "")
     if column and column not in schema.names:
         raise UserError(
@@ -298,7 +297,7 @@ def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> s
 
 
 def _split_of(path: str) -> str:
-    """Return the split of a Parquet file, from its name (train-00000-of-00294.parquet) or its folder."""
+    """Return the split that a Parquet file's path names: train-00000-of-00294.parquet, or its folder."""
     name = posixpath.basename(path).removesuffix(".parquet").partition("-")[0]
     folders = [part for part in path.split("/")[:-1] if part.lower() in SPLIT_OF]
     split = name if name.lower() in SPLIT_OF else folders[-1] if folders else ""

@@ -1,6 +1,6 @@
 """Folders of images: one for each class, as torchvision's ImageFolder reads them, or plain ones with masks or captions.
 
-A folder with a name such as “train”, “masks” or “images” counts as a class if the folders beside it are classes.
+A folder named like a split or “masks” still counts as a class if the folders beside it are classes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from formats.types import Example, Found, Report, Row
 MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels", "annotations", "gtfine")
 MASK_ENDINGS = ("_mask", ".mask", "-mask", "_gtFine_labelIds")
 PICTURE_FOLDERS = ("images", "image", "img", "imgs", "leftimg8bit", "data", "jpegimages")
-"""Names of folders that hold images and are no labels, in lower case."""
+"""Lower-case names of folders that hold images and are no labels."""
 _OURS = {
     CARD,
     CLASSES,
@@ -37,11 +37,11 @@ _OURS = {
 _CAPTIONS = (".txt", ".caption")
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".parquet", ".arrow", ".npy", ".npz", ".tar")
 _NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")
-"""Pattern of a line of numbers, as in files with boxes."""
+"""Pattern of a line with five or more numbers, as in text files with boxes."""
 
 
 def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write torchvision ImageFolder: SPLIT/LABEL/NAME.png, masks in a second tree. Raises UserError without labels."""
+    """Write torchvision's ImageFolder: SPLIT/LABEL/NAME.png, and masks apart. Raises UserError without labels."""
     require_each(
         examples, [example for example in examples if not example.label], "label", "ImageFolder of torchvision"
     )
@@ -61,10 +61,9 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 class ClassFolders(Source):
-    """Images as CLASS/image or SPLIT/CLASS/image, or deeper. Fit for large sets, as no list of all names is kept.
-
-    `names` maps folders to their labels, if these differ. `attribute` is then the name of an attribute that holds the
-    folder's name. `class_of` returns the class folder of an image that lies in no class folder.
+    """Reads images at CLASS/image, SPLIT/CLASS/image, or deeper. Fit for large sets, since no list of all names is
+    kept. `names` maps folder names to labels if they differ. `attribute` is then the attribute that stores the folder's
+    name. `class_of` returns the class folder for an image outside of all class folders.
     """
 
     def __init__(
@@ -144,20 +143,20 @@ class ClassFolders(Source):
 
 
 def wrapper_of(files: Files) -> str:
-    """Return the single folder that contains everything, as in many archives; "" if none exists."""
+    """Return the only folder at the top if it contains everything, as in many archives; "" otherwise."""
     folders = files.folders()
     is_only = len(folders) == 1 and next(files.files(deep=False), None) is None
     return folders[0] if is_only and folders[0].lower() not in SPLIT_OF and files.folders(folders[0]) else ""
 
 
 def class_folders(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Open a set with a folder for each class. An export of the studio may also have masks."""
+    """Open a data set with a folder for each class. If the studio exported it, read its masks too."""
     lazily = in_place and not files.has(CLASSES)
     return (ClassFolders if lazily else PlainFolder)(files, report, options, in_place)
 
 
 class PlainFolder(Source):
-    """Images with labels and splits from folder names, masks and captions beside them, or masks in another tree."""
+    """Reads images with labels and splits from folder names, with their masks and captions."""
 
     def prepare(self) -> None:
         self._labels = _folder_labels(self.files, self.report)
@@ -252,11 +251,10 @@ class PlainFolder(Source):
 
 
 class Roles:
-    """The roles of folders of images: class, split or masks.
-
-    Folders of one level are judged together. A folder with a name such as “train”, “masks” or “images” is a class if a
-    folder beside it has any other name. But a folder of masks stays one if its files have the names of images beside
-    it. A second split directly below a split is a class. If there is the class list of an export, it decides.
+    """Decides what folders of images are: class, split or masks. Folders of one level are judged together. A folder
+    named “train”, “masks” or “images” is a class if a folder beside it has another kind of name. But a folder stays
+    masks if its files are named like images beside it. A split directly below a split is a class. The class list of an
+    export comes first.
     """
 
     def __init__(self, images: Sequence[str], labels: Mapping[str, str]) -> None:
@@ -284,9 +282,8 @@ class Roles:
 
     @staticmethod
     def _level(name: str) -> tuple[str, str, str] | None:
-        """Return the level of the folder that holds a file, the folder's name in lower case, and its parent.
-
-        Return None for a file in no folder, and for masks. The folders below all splits of a set are one level.
+        """Return the level of a file's folder, the folder's name in lower case, and its parent. None for masks, and for
+        a file without folder. The folders below the splits of a set are one level.
         """
         folders = name.split("/")[:-1]
         if not folders or any(part.lower() in MASK_FOLDERS for part in folders[:-1]):
@@ -304,7 +301,7 @@ class Roles:
         return any(part.lower() in MASK_FOLDERS and not self._is_class(folders, at) for at, part in enumerate(folders))
 
     def of(self, name: str, one_folder: bool) -> tuple[str, str]:
-        """Return label and split of an image. With `one_folder`, the set is one folder that holds all images."""
+        """Return label and split of an image. `one_folder` is True if a single folder holds all images of the set."""
         folders = name.split("/")[:-1]
         label = split = ""
         for at, part in enumerate(folders):
@@ -325,7 +322,7 @@ def _level_of(folders: Sequence[str], at: int) -> str:
 
 
 def _key(name: str) -> tuple[str, str]:
-    """Return the key that an image and its mask share: the folders, without names such as “masks”, and the stem."""
+    """Return a key that an image and its mask share: the folders without names such as “masks”, and the stem."""
     stem = stem_of(name)
     for ending in MASK_ENDINGS:
         stem = stem.removesuffix(ending)

@@ -1,4 +1,4 @@
-"""ImageNet-1K in each of its published forms: the two tars, folders of WordNet ids, Kaggle's archive, Parquet.
+"""Read ImageNet-1K in each of its published forms: the two tars, folders of WordNet ids, Kaggle's archive, Parquet.
 
 Related sets are read too: ImageNet-R, -A and -Sketch with folders of WordNet ids, and ImageNet-V2 with folders of class
 numbers. A label holds all names of the class ("goldfinch, Carduelis carduelis"). The names come from the devkit, from
@@ -37,7 +37,7 @@ _SYNSETS, _SOLUTION = "LOC_synset_mapping.txt", "LOC_val_solution.csv"
 _WNID = re.compile(r"n\d{8}")
 _VAL_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG", re.IGNORECASE)
 _OPEN_TARS = 8
-"""Number of class tars whose lists of files are in memory. A list has some thousand names."""
+"""Number of class tars whose file lists stay in memory. A list has about a thousand names."""
 
 
 class _Names:
@@ -48,18 +48,18 @@ class _Names:
         """WordNet ids of the validation images, in the order of the images' numbers."""
 
     def true_class(self, name: str) -> str:
-        """Return the WordNet id of a validation image, given by the number in its file name; "" if unknown."""
+        """Return the WordNet id of a validation image, found by the number in its file name; "" if unknown."""
         match = _VAL_NAME.search(name)
         number = int(match[1]) if match else 0
         return self.truth[number - 1] if 1 <= number <= len(self.truth) else ""
 
     def classes(self, wnids: Iterable[str]) -> tuple[str, ...]:
-        """Return the labels in the order of their WordNet ids. torchvision numbers the classes in this order."""
+        """Return all labels, sorted by WordNet id, as torchvision numbers the classes."""
         return tuple(self.labels[wnid] for wnid in sorted(self.labels or {})) or tuple(sorted(set(wnids)))
 
 
 class ImagenetSource(Source):
-    """ImageNet in the first form found: folders of WordNet ids, tars or Parquet. Each split has its own reader."""
+    """Reads ImageNet in the first form found: folders of WordNet ids, tars or Parquet. Each split has a reader."""
 
     def prepare(self) -> None:
         self._names = _names(self.files)
@@ -102,7 +102,7 @@ class ImagenetSource(Source):
             yield from ((split, rows) for split in rows.splits())
 
     def _classes(self, files: Files, base: str, split: str) -> Source:
-        """Return the reader of a split: with a folder for each class, or with one folder and classes from a list."""
+        """Return the reader of a split: a folder for each class, or one folder with a list of classes."""
         folders, names = files.folders(base), self._names
         if not names.labels:
             names = _Names({wnid: imagenet_labels().get(wnid, wnid) for wnid in folders})
@@ -163,7 +163,7 @@ class ImagenetSource(Source):
 
 
 class _ClassTars:
-    """The tar that contains a tar for each class, read like folders. Only headers are read until an image is needed."""
+    """A tar that contains a tar for each class, read like folders. Only headers are read until an image is needed."""
 
     name = TRAIN_TAR
 
@@ -223,12 +223,12 @@ class _ClassTars:
 
 
 def _numbered(folders: Sequence[str]) -> bool:
-    """Return True if all folders are named by numbers of ImageNet's classes."""
+    """Return True if the name of each folder is the number of a class of ImageNet."""
     return bool(folders) and all(name.isdecimal() and int(name) < len(imagenet_labels()) for name in folders)
 
 
 def _names(files: Files) -> _Names:
-    """Return the class names from the devkit (a folder or an archive) or Kaggle's lists; empty if both are missing."""
+    """Return the class names from ImageNet's devkit (folder or archive) or Kaggle's lists; empty without these."""
     packed = f"{DEVKIT}.tar.gz"
     if files.has(_META):
         return _of_devkit(files.read(_META), files.read(_TRUTH))
@@ -265,7 +265,7 @@ def _of_devkit(meta: bytes, truth: bytes) -> _Names:
 
 
 def _of_solution(files: Files) -> tuple[str, ...]:
-    """Return the classes of the validation images, from Kaggle's list of the objects in each image."""
+    """Return the WordNet id of each validation image, from Kaggle's list of the objects in the images."""
     class_by_number: dict[int, str] = {}
     for row in csv.DictReader(lines_in(files, _SOLUTION)):
         match = _VAL_NAME.search(f"{row.get('ImageId')}.JPEG")

@@ -21,30 +21,30 @@ from formats.types import Found, Report
 
 CHANGED = "The file was changed since the data set was listed: list the data set again."
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
-"""Endings of files that can be a data set's list on their own."""
+"""Endings of files that can be a whole data set, such as a table with image paths."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """The files of an item after they were checked: the image can be decoded, and the mask fits it."""
+    """The decoded image and mask of an item. They were checked: the mask fits the image."""
 
     image: bytes
     picture: Picture
-    """The decoded picture, upright and in RGB."""
+    """The decoded picture: upright and in RGB."""
     mask: Image.Image | None = None
-    """Mask of mode L: a number of `mask_classes` at every pixel, 255 for no class. None without a mask."""
+    """Mask of mode L: each pixel is a number of `mask_classes`, or 255 for no class. None without a mask."""
 
 
 class DataSet:
-    """One split of a data set. Any thread may read it. Other processes have to open it again."""
+    """An opened split of a data set. Any thread may read it. Another process has to open it again."""
 
     def __init__(self, source: Source, split: str, survey: Survey, classes: Mapping[int, str]) -> None:
         self.split = standard(split)
-        """Name of the opened split, as the items have it; "" if the set is not split."""
+        """Name of the opened split, as in the items; "" if the data set has no splits."""
         self.classes = survey.classes
-        """All labels of the set; empty if it has none or accepts any."""
+        """All labels of the data set; empty if it has none or allows any."""
         self.mask_classes = survey.mask_classes
-        """Class names by number in the masks; empty if there are no masks."""
+        """Class names by number in the masks; empty without masks."""
         self._source, self._chosen, self._named = source, split, classes
         self._known = frozenset(survey.classes)
         self._numbers = {name: number for number, name in self.mask_classes.items()}
@@ -52,11 +52,11 @@ class DataSet:
 
     @property
     def left_out(self) -> Sequence[ImportRow]:
-        """Rows of the report on files and entries that are no items, from opening the set and listing it last."""
+        """Report rows on files and entries that were left out when the set was opened and last listed."""
         return tuple(self._source.report.rows)
 
     def items(self) -> Iterator[Item]:
-        """Yield the items in a fixed order. No image is opened, and no list of all items is kept."""
+        """Yield the items in a fixed order. No image is opened, and no full list is kept."""
         del self._source.report.rows[self._told_before :]
         try:
             for found in self._source.find(self._chosen):
@@ -65,10 +65,9 @@ class DataSet:
             raise UserError(f"The data set cannot be listed: {error.filename}: {error.strerror or error}.") from error
 
     def read(self, key: str, stamp: str = "") -> Content:
-        """Read and check the files of an item. Raises UserError, whose text does not name the item, if a file is
-        missing, damaged or changed (compared with the item's `stamp`), if the studio cannot use the image, if the mask
-        has another size, has class numbers without a name, or is missing although the split has masks, and if the label
-        is not in `classes`.
+        """Read and check the files of the item `key`. Raises UserError if a file is missing, damaged or changed since
+        `stamp` was made, if the image cannot be used, if the mask has another size or unnamed class numbers, if it is
+        missing although the split has masks, or if the label is not in `classes`. The message does not name the item.
         """
         try:
             if stamp and (now := self._source.stamp(key)) and now != stamp:
@@ -82,7 +81,7 @@ class DataSet:
         return content
 
     def _seen(self, found: Found) -> str:
-        """Return the stamp of a listed file; "" if the file is missing, which `read` reports later."""
+        """Return the stamp (size and time) of an item's files; "" if a file is missing, which `read` reports later."""
         try:
             return self._source.stamp(found.key, found.file)
         except UserError:
@@ -111,10 +110,9 @@ class DataSet:
 
 
 def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> DataSet:
-    """Open the data set at a path, with options of its layout. No file is copied or unpacked, and no image opened.
-
-    Raises UserError for an unknown layout or option, for a path without a set of this layout (the message names the
-    expected files), and for a set with several splits if none is chosen.
+    """Open the data set at the path `root`, in the format `layout` and with its options. No file is copied or unpacked,
+    and no image is opened. Raises UserError for an unknown layout or option, if the path has no data set of this
+    layout, or if the set has several splits and none is chosen.
     """
     if layout not in LAYOUTS:
         raise UserError(f"“{layout}” is no layout of a data set: choose one of {', '.join(LAYOUTS)}.", field="layout")

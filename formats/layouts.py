@@ -24,30 +24,30 @@ TITLES, _EXPECTED = DataTable(__file__, str, "titles"), DataTable(__file__, str,
 
 @dataclass(frozen=True)
 class Layout:
-    """A format of data sets or test sets, with its reader and writer."""
+    """A format of data sets or test sets, with its reader and its writer."""
 
     name: str
     source: Callable[[Files, Report, Mapping[str, str], bool], Source]
     write: Callable[[Draft, Sequence[Example]], Description] | None = None
-    """Function that writes the format, or None if it can only be read."""
+    """Function that writes test sets in this format; None if the format can only be read."""
     options: tuple[str, ...] = ()
-    """Names of the options that a plan of a batch may set."""
+    """Names of the options of this format that a batch's plan may set."""
     guessed: type[Source] | None = None
-    """Reader that counts the images that fit this format, to guess the format of files. None if it is never guessed."""
+    """Reader that counts how many images fit this format, to guess a format. None if this format is never guessed."""
 
     @property
     def title(self) -> str:
-        """Title of the format for people."""
+        """Title of the format, for people."""
         return TITLES[self.name]
 
     @property
     def expected(self) -> str:
-        """Files that the format requires, in words."""
+        """Description of the files that the format requires."""
         return _EXPECTED[self.name]
 
 
 def _studio(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Raise UserError. An export of the studio is recognised only by its manifest, which names the format to read."""
+    """Raise UserError: the files have no manifest. Only a manifest tells the format of a studio's export."""
     expected = LAYOUTS["studio"].expected
     message = f"{files.name} holds no test set that the studio exported: it needs {expected}."
     raise UserError(message, field="root")
@@ -78,20 +78,20 @@ _KNOWN = (
     Layout("folder", image_folders.PlainFolder, None, ("mask_classes",), image_folders.PlainFolder),
 )
 LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in _KNOWN}
-"""Formats by their names in commands and plans. Strict formats come before formats that fit more files."""
+"""Formats by their names in commands and plans. Strict formats come before lenient ones."""
 
 
 class Opened(NamedTuple):
-    """A data set that was opened. None of its pictures is read yet."""
+    """A data set that was opened. None of its images has been read."""
 
     source: Source
     layout: str
     manifest: dict[str, Any] | None
-    """Content of the manifest if the studio exported the set, or None."""
+    """Content of the manifest if the studio exported the data set, else None."""
 
 
 def source_of(files: Files, layout: str, report: Report, options: Mapping[str, str], in_place: bool = False) -> Opened:
-    """Open files in a format of `LAYOUTS`, or guess the format. Raises UserError if it is unknown or does not fit."""
+    """Open files in the format `layout`; "" guesses it. Raises UserError if it is unknown or does not fit."""
     manifest = None
     if not in_place or layout in ("studio", "folder"):
         files = _unwrapped(files, layout, options)
@@ -108,7 +108,7 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
 
 
 def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
-    """Skip a single outer folder if more images fit a format without it. (The folder's name may also be a label.)"""
+    """Return the only outer folder's content if more images fit the format then. (Its name may be a label.)"""
     folders = files.folders()
     if len(folders) != 1 or folders[0].lower() in SPLIT_OF or next(files.files(deep=False), None) is not None:
         return files
@@ -144,7 +144,7 @@ def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
 
 
 def _guess(files: Files, report: Report) -> str:
-    """Return the format that most images fit; a stricter one wins with half as many images. Report likely others."""
+    """Return the format that most images fit. A stricter one needs only half as many. Report other likely ones."""
     explained = {name: layout.guessed.explained(files) for name, layout in LAYOUTS.items() if layout.guessed}
     most = max(explained.values())
     if not most:
@@ -161,7 +161,7 @@ def _guess(files: Files, report: Report) -> str:
 
 
 def _claimed(files: Files) -> str:
-    """Return the likely format of files that fit no format, so that its reader can report the reason."""
+    """Return the most likely format of files that fit no format. Its reader can then report the reason."""
     names = [posixpath.basename(name) for name in files.names]
     if set(names) & set(tables.METADATA_FILES):
         return "imagefolder"

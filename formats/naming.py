@@ -1,4 +1,4 @@
-"""File names: make safe and unique names from any text, and recognise the names that folders of splits have."""
+"""Make safe and unique file names from any text, and recognise the usual names of splits."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from core.errors import UserError
 from core.test_sets import Split
 
 UNSPLIT = "unsplit"
-"""Folder for images without a split. It is not called “all”, which `datasets` takes for all splits together."""
+"""Name of the folder for images without a split. Not “all”: in `datasets` that means all splits together."""
 SPLIT_OF: Mapping[str, Split] = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
     **dict.fromkeys(("test", "testing", "eval"), "test"),
     UNSPLIT: "",
 }  # type: ignore[assignment]
-"""Split for each name that people give to its folder, in lower case."""
+"""Split by each usual name of its folder, in lower case."""
 LONGEST = 120
 
 
 def name_of_file(words: str) -> str:
-    """Return a file name without ending that every operating system accepts."""
+    """Return a file name, without ending, that every operating system accepts."""
     return re.sub(r"[^\w.-]+", "-", words).strip("-.")[:LONGEST] or "image"
 
 
 def folded(name: str) -> str:
-    """Return a normalised name. Names that some file system treats as the same have the same normalised form."""
+    """Return a normalised name. It is equal for all names that some file system treats as the same."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def split_folder(split: Split, validation: str = "validation") -> str:
-    """Return the name of a split's folder. `validation` is the name that the format uses for the split "validation"."""
+    """Return the folder name of a split. `validation` is the format's folder name for the split "validation"."""
     return UNSPLIT if not split else validation if split == "validation" else split
 
 
 class Names:
-    """Gives each text a unique safe name. A number is added to a repeated name."""
+    """Gives each text a unique and safe name. Repeated names get a number."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
-        """Next number to try for each name. Without it, many equal names would take very long."""
+        """Next number to try for each name. It saves time if many names are equal."""
 
     def take(self, words: str) -> str:
-        """Return a unique name for one more text."""
+        """Return a safe name for a text that no earlier call returned."""
         stem = name_of_file(unicodedata.normalize("NFC", words))
         name, short = stem, stem[: LONGEST - 10]
         number = self._next.get(folded(short), 2)
@@ -57,16 +57,15 @@ class Names:
 
 
 def standard(split: str) -> str:
-    """Return the studio's name of a split: "train", "validation" or "test". Other names are returned unchanged."""
+    """Return the studio's name of a split: "train", "validation" or "test". Unknown names stay as they are."""
     low = split.lower()
     return SPLIT_OF.get(low, SPLIT_OF.get(re.sub(r"(19|20)\d\d$", "", low), split))  # a name such as train2017
 
 
 def choose_split(split: str, there: Iterable[str], what: str) -> str:
-    """Return the requested split, one of `there`. “unsplit” selects the items without a split, which is "" in `there`.
-
-    A single split is the default. Raises UserError if the split does not exist, or if there are several and none is
-    requested.
+    """Return the requested split if it is in `there`, the splits of `what`. “unsplit” requests the items without a
+    split ("" in `there`). Without a request, return the only split. Raises UserError if the split does not exist, or if
+    there are several and none is requested.
     """
     names = sorted({name or UNSPLIT for name in there})
     if names == [UNSPLIT] and split not in ("", UNSPLIT):
@@ -81,7 +80,7 @@ def choose_split(split: str, there: Iterable[str], what: str) -> str:
 
 
 def choose_option(option: str, value: str, there: Sequence[str]) -> str:
-    """Return `value` if it is in `there`. For "", return the only element of `there`. Raises UserError otherwise."""
+    """Return `value` if it is in `there`, or for "" the only element of `there`. Raises UserError otherwise."""
     if value in there:
         return value
     if not value and len(there) == 1:
