@@ -1,4 +1,4 @@
-"""The files that every export has beside its images: card (README.md), sheet of pictures, Croissant, class list."""
+"""Files that every export has besides images: card (README.md), sheet of pictures, Croissant metadata, class list."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from formats.types import Example, TestSet, compact
 
 CARD, SHEET, CROISSANT, CLASSES, RECORDS = "README.md", "sheet.jpg", "croissant.json", "classes.json", "records.jsonl"
 TYPED = "records.parquet"
-"""File with the records for Croissant. In JSON lines, its readers would parse labels such as 007 as numbers."""
+"""File with the rows of `records.jsonl` as Parquet, for Croissant. From JSON, readers would take a label 007 as 7."""
 _PICTURES, _SIDE, _COLUMNS, _GAP = 12, 192, 6, 6
-"""Contact sheet: maximum number of pictures, longer side in pixels, pictures in a row, gap in pixels."""
+"""Contact sheet: maximum number of pictures, longer side of a picture in pixels, pictures per row, gap in pixels."""
 _MOST_LISTED = 40
-"""Maximum number of rows of a table in the card. Further rows are only counted."""
+"""Maximum number of rows of a table in the card. Further rows are counted, not shown."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """Description of a format's files, for the card and for Croissant."""
+    """Description of the files of a written format, for the card and for Croissant."""
 
     loads: str
-    """Lines of Python code that load the set from the folder SET."""
+    """Python code that loads the test set from the folder SET."""
     holds: tuple[tuple[str, str], ...]
-    """Files of the format with a description of their content, for the card."""
+    """Pairs for the card: files of the format, and a description of their content."""
     images: str = ""
-    """Glob pattern of the image files; "" if the images are inside other files."""
+    """Glob pattern of the image files; "" if other files contain the images."""
     masks: str = ""
     shards: str = ""
-    """Glob pattern of the files that contain images inside."""
+    """Glob pattern of the files that contain the images; "" if images are files themselves."""
     configs: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Splits and their files, for `datasets`; empty if `datasets` cannot read the format."""
+    """Splits with their files, for the library `datasets`; empty if it cannot read the format."""
     notes: tuple[str, ...] = ()
     """Notes for users of the format, one sentence each."""
 
@@ -53,7 +53,7 @@ _DESCRIPTIONS = DataTable(__file__, Description)
 def description_of(
     layout: str, first: str = "", masks: bool = True, configs: tuple[tuple[str, tuple[str, ...]], ...] = ()
 ) -> Description:
-    """Return the description of a written format. `first` is the split that its code loads, as the format names it."""
+    """Return the description of a format's files. `first` is the split that the example code loads."""
     known = _DESCRIPTIONS[layout]
     if not masks:
         known = replace(known, masks="", holds=tuple(detail for detail in known.holds if "masks/" not in detail[0]))
@@ -61,7 +61,7 @@ def description_of(
 
 
 def classes_of(examples: Sequence[Example]) -> dict[str, Any]:
-    """Return the sorted labels, and the class names by number if the numbers mean the same in all masks."""
+    """Return the content of the class list: labels, and names of mask numbers (None if they differ by mask)."""
     named: dict[int, str] = {}
     one_list = all(
         named.setdefault(number, name) == name
@@ -83,7 +83,7 @@ def card(
     description: Description,
     left_out: Mapping[str, int],
 ) -> str:
-    """Return the README of an export. Its head (YAML) tells the hub and `datasets` what the files are."""
+    """Return the README of an export. Its YAML head tells the Hugging Face hub and `datasets` what the files are."""
     tables = {
         "Splits": Counter(split_folder(example.split) for example in examples),
         "Labels": Counter(example.label for example in examples if example.label),
@@ -112,7 +112,7 @@ def card(
 def croissant(
     test_set: TestSet, description: Description, files: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
 ) -> bytes:
-    """Return the set as Croissant 1.1. `files` are the files so far (name, sha256), `columns` describe the records."""
+    """Return the set's metadata as Croissant 1.1 (JSON). `files` were written so far; `columns` are the records'."""
     hashes = {str(file["name"]): str(file["sha256"]) for file in files}
     shard_kind = "application/x-parquet" if description.shards.endswith("parquet") else "application/x-tar"
     sets = [
@@ -171,7 +171,7 @@ def croissant(
 
 
 def pictures_of_sheet(files: Sequence[Path]) -> list[Path]:
-    """Return some image files of a set, evenly spread over it, for the contact sheet."""
+    """Return image files of a set for the contact sheet, evenly spread over the set."""
     return [files[number] for number in sorted({number * len(files) // _PICTURES for number in range(_PICTURES)})]
 
 
@@ -184,7 +184,7 @@ def picture_of_sheet(file: Path) -> Image.Image:
 
 
 def sheet_of(pictures: Sequence[Image.Image]) -> bytes:
-    """Return the contact sheet as a JPEG file, with the pictures side by side."""
+    """Return the contact sheet, a JPEG file with the pictures in rows."""
     columns = min(_COLUMNS, len(pictures))
     lines = -(-len(pictures) // columns)
     step = _SIDE + _GAP

@@ -1,4 +1,4 @@
-"""Labelled images in the layouts in which they were published: ImageNet-9, CUB-200-2011 and the iWildCam of WILDS."""
+"""Read labelled images in the layouts in which they were published: ImageNet-9, CUB-200-2011 and WILDS' iWildCam."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from formats.types import Found
 
 BIRD: Mapping[int, str] = {0: "background", 1: "bird"}
 _AGREED = 128
-"""Minimum grey value of a pixel to belong to the bird. It means that three of five annotators marked the pixel."""
+"""Minimum grey value of the pixels that belong to the bird: three of five annotators marked them."""
 
 
 class ClassPaths(PathSource):
-    """Images whose paths name the class. `path` has the groups folder, class, name and maybe split and variant."""
+    """Reads images whose paths name the class. `path` has the groups folder, class, name, maybe split and variant."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
@@ -43,7 +43,7 @@ class ClassPaths(PathSource):
 
 
 class Imagenet9Source(ClassPaths):
-    """ImageNet-9 (backgrounds challenge): all variants, or one. The variant, such as mixed_rand, is an attribute."""
+    """Reads ImageNet-9 (backgrounds challenge), one variant or all. The variant (mixed_rand, ...) is an attribute."""
 
     path = re.compile(
         r"(?:.+/)??(?:(?P<variant>original|(?:mixed|only|no)_\w+)/)?(?P<split>train|val)/"
@@ -52,7 +52,7 @@ class Imagenet9Source(ClassPaths):
 
 
 class CubSource(ClassPaths):
-    """CUB-200-2011 with its splits. Masks are read if segmentations/ is in the folder or beside it."""
+    """Reads CUB-200-2011 with its splits. Masks are read if segmentations/ is in the folder or beside it."""
 
     path = re.compile(
         r"(?P<top>(?:.+/)?)images/(?P<folder>\d{3}\.(?P<class>[^/]+))/(?P<name>[^/]+)\.\w+", re.IGNORECASE
@@ -74,7 +74,7 @@ class CubSource(ClassPaths):
         return listed and super().may_be(files)
 
     def _list(self, name: str) -> dict[str, str]:
-        """Return the values in a list of CUB by number; each line has number and value. Empty without the file."""
+        """Return the values in a list of CUB, by the number that begins each line. Empty if the file is missing."""
         if not self.files.has(name):
             return {}
         lines = lines_in(self.files, name)
@@ -90,7 +90,7 @@ class CubSource(ClassPaths):
 
 
 class IwildcamSource(TableSource):
-    """The iWildCam of WILDS: metadata.csv lists the images in train/ and their splits, categories.csv the names."""
+    """Reads iWildCam from WILDS. metadata.csv has the images of train/ and their splits, categories.csv the names."""
 
     unnamed = "No row of metadata.csv names it: add one, or take the file away."
 
@@ -111,14 +111,14 @@ class IwildcamSource(TableSource):
 
 
 def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that reads a mask with the classes `BIRD`. It calls `mask`, which reads a mask whose grey
-    values count the annotators that marked a pixel.
+    """Return a function that reads a mask with the classes `BIRD`. It calls `mask` to read the original mask, whose
+    grey values tell how many annotators marked a pixel.
     """
     return lambda size: png_of(opened(mask(size)).convert("L").point([value >= _AGREED for value in range(256)]))
 
 
 def _categories(files: Files) -> tuple[str, ...]:
-    """Return the class names by their numbers y, up to the first gap. Later categories have no images."""
+    """Return the class names in the order of their numbers y, up to the first gap. Later ones have no images."""
     if not files.has("categories.csv"):
         return ()
     rows = csv.DictReader(lines_in(files, "categories.csv"))

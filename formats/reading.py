@@ -1,7 +1,7 @@
-"""Read a test set from files of any known format: examples with normalised pictures, and a row for each refused file.
+"""Read a test set from files of any known format: examples with normalised pictures, and a report of refused files.
 
-Pictures and masks are written into a folder as PNG of the pixels alone, like a workspace stores them. Their names are
-the sha256 of their bytes. So importing twice gives the same files, and an interrupted import can be resumed.
+Pictures and masks are written into a folder as PNG without metadata, as a workspace stores them. Each file's name is
+its sha256. So importing twice gives the same files, and an interrupted import can be resumed.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from formats.types import Example, Found, Imported, Report, Row, TestSet, with_r
 
 @dataclass(frozen=True)
 class _Loaded:
-    """An item with its pictures stored, or the reason why it was refused."""
+    """An item whose pictures were stored, or the reason why it was refused."""
 
     found: Found
     refused: str = ""
     notes: tuple[str, ...] = ()
     sha: str = ""
     recorded: bool = True
-    """True if the picture equals the picture that the item's record describes."""
+    """False if the picture differs from the picture that the item's record describes."""
     mask_sha: str = ""
     classes: Mapping[int, str] = field(default_factory=dict)
 
 
 class _Seen(NamedTuple):
-    """The facts about an accepted example that stay in memory: only a few, as there may be a million examples."""
+    """Facts about an accepted example that stay in memory. They are few, as there may be a million examples."""
 
     file: str
     label: str
@@ -70,11 +70,11 @@ def read(
 ) -> Imported:
     """Read the examples of a folder, a zip or a tar, and write their pictures into the folder `into`.
 
-    `layout` is the name of a format, or "" to guess it. `classes` names the numbers of masks if the files do not;
-    `labels` are the allowed labels, None for any. Each refused file has a row in the report; all others are accepted.
-    Pass a `report` to see rows as they come. `each` is called with every example in the order of the files, after the
-    example's files are written. It may move these, and returns True if it keeps the example. With `each`, the result
-    has no examples. Of two files with equal content, the second is passed only if the first was not kept.
+    `layout` is the name of a format, or "" to guess it. `classes` has the class names by mask number, for files without
+    them. `labels` are the allowed labels, None for any. Refused files get a row in the report. Pass a `report` to see
+    its rows early. `each` is called with every example in the order of the files, after the example's files are
+    written. It may move these files, and returns True to keep the example. With `each`, the result has no examples. Of
+    two files with equal content, the second is passed only if the first was not kept.
 
     Raises UserError if the source cannot be read at all, the format is unknown, or the disk is full. An exception from
     `progress`, such as Cancelled, stops the import.
@@ -107,7 +107,7 @@ def read(
 
 
 def _count(source: Source) -> int:
-    """Return the number of items to read; 0 if it is unknown before they are read."""
+    """Return the number of items to read; 0 if it is only known after reading."""
     len(source.files.names)  # goes through the folder and reports hidden files
     try:
         with source.report.muted():
@@ -139,9 +139,8 @@ def _examples(
     progress: OnProgress | None,
     each: Callable[[Example], bool],
 ) -> int:
-    """Pass the accepted examples to `each` in the order of the files, and report all others. Return how many are kept.
-
-    `total` is an estimate of the number of items, for the progress.
+    """Pass accepted examples to `each` in the order of the files, and report the others. Return the number that `each`
+    keeps. `total` is an estimate of the number of items, for progress reports.
     """
     names, pace = Names(), Pace(total)
     seen: dict[str, _Seen] = {}
@@ -208,9 +207,8 @@ def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labe
 
 
 def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> tuple[bytes, bool]:
-    """Return the PNG of the picture, and True if it has the `recorded` hash (of the file, or of the PNG).
-
-    An image exported by a studio is stored unchanged, so it keeps its hash.
+    """Return the picture's PNG, and True if `recorded` is empty or the hash of the PNG or of the file. An image that a
+    studio exported is stored unchanged, so it keeps its hash.
     """
     plain = bare(data) if recorded else None
     if plain is not None and hashlib.sha256(plain).hexdigest() == recorded:
@@ -222,7 +220,7 @@ def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> 
 
 
 def _write(into: Path, data: bytes) -> str:
-    """Store a file unless it exists, and return its sha256."""
+    """Write a file, named by its sha256, unless it exists. Return the sha256."""
     sha = hashlib.sha256(data).hexdigest()
     path = into / f"{sha}.png"
     try:

@@ -1,7 +1,5 @@
-"""Read `records.jsonl` of an export: details of its examples that the format itself cannot hold.
-
-A line is read when its example is read. Before that only the line's offset is in memory, as there may be a million
-lines.
+"""Read `records.jsonl` of an export. It has details of the examples that the format itself cannot hold. A line is read
+together with its example. Only its offset is in memory before, as there may be a million lines.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ class _Record(Row):
 
 
 class RecordedSource(Source):
-    """An export with its items' details from `records.jsonl`. If a file and its record differ, the file counts, as a
-    person changed it after the export.
+    """Reads an export with its items' details from `records.jsonl`. If a file and its record differ, the file counts:
+    somebody changed it after the export.
     """
 
     def __init__(self, inner: Source) -> None:
@@ -41,7 +39,7 @@ class RecordedSource(Source):
         self._inner = inner
         self._there = frozenset(self.files.names)
         self._places: dict[str, Line] = {}
-        """(Number, offset) of the line that describes each file, by file name."""
+        """Number and offset of the line in `records.jsonl` that describes a file, by file name."""
         try:
             with self.files.path(RECORDS).open("rb") as records:
                 for line in lines_of(records):
@@ -102,7 +100,7 @@ class RecordedSource(Source):
         )
 
     def _record(self, line: Line, report: Report) -> _Record | None:
-        """Return the record in a line; None if it cannot be read, which the report says."""
+        """Return the record in a line. If it cannot be read, report that and return None."""
         with self.files.path(RECORDS).open("rb") as records:
             records.seek(line.place)
             text = records.readline(MOST_LINE)

@@ -18,18 +18,18 @@ from formats.draft import Picture
 from formats.types import Example
 
 MOST_REGIONS = 100
-"""Maximum number of regions of a class in an image that each get an annotation."""
+"""Maximum number of regions of a class in an image to list one by one. More are written as one region."""
 Numbers = NDArray[np.uint8]
 
 
 def class_names(examples: Sequence[Example]) -> list[str]:
-    """Return the names of all classes and labels, sorted."""
+    """Return the sorted names of all mask classes and labels."""
     masked = {name for e in examples if e.mask is not None for n, name in e.mask_classes.items() if n != UNLABELLED}
     return sorted(masked | {example.label for example in examples if example.label})
 
 
 def mask_numbers(picture: Picture) -> Numbers:
-    """Return the class numbers in a mask. Raises UserError if a number has no name."""
+    """Return the class number of each mask pixel. Raises UserError if a number has no name."""
     with Image.open(io.BytesIO(picture.mask or b"")) as mask:
         grey = mask.convert("L")
     try:
@@ -40,9 +40,8 @@ def mask_numbers(picture: Picture) -> Numbers:
 
 
 def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.bool_], bool]]:
-    """Return each connected region of a class as (left, top, the region in its box, False).
-
-    If there are more than `MOST_REGIONS`, return one region with all of them, and True.
+    """Return the connected regions of the class `number` as (left, top, flags of the pixels in its box, False). More
+    than `MOST_REGIONS` regions are returned as a single one, with True.
     """
     import cv2
 
@@ -63,7 +62,7 @@ def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.boo
 
 
 def area_of(annotation: Mapping[str, Any]) -> float:
-    """Return the area that the file gives for a region; 0 if it gives no number."""
+    """Return the area that the annotation gives for a region; 0 if it gives no number."""
     area = annotation.get("area")
     return float(area) if isinstance(area, int | float) and -1e18 < area < 1e18 else 0.0
 
@@ -71,10 +70,8 @@ def area_of(annotation: Mapping[str, Any]) -> float:
 def painted(
     shapes: Sequence[tuple[int, Any]], size: tuple[int, int] | None = None
 ) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that draws regions into a mask. Later regions cover earlier ones.
-
-    The mask has the given `size`. Without it, the mask has the size that the function is called with, and points are
-    shares of this size.
+    """Return a function that draws regions and returns the mask's bytes. Later regions cover earlier ones. The mask has
+    the given `size`. Without one, it has the size that the function gets, and points are shares of this size.
     """
 
     def draw(requested: tuple[int, int]) -> bytes:
@@ -100,7 +97,7 @@ def painted(
 
 
 def fill_outline(numbers: Numbers, points: NDArray[np.float64], number: int) -> None:
-    """Fill an outline, whose points are in pixels from the corner of the image."""
+    """Set all pixels inside an outline to `number`. Points are (x, y) in pixels from the image's corner."""
     import cv2
 
     if not np.isfinite(points).all() or len(points) < 3 or np.abs(points).max() > 1e6:

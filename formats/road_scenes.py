@@ -1,4 +1,4 @@
-"""Road scenes with a mask beside every image: Cityscapes, ACDC, BDD100K and SHIFT, in their published folders."""
+"""Road scenes with a mask for each image, as published: Cityscapes, ACDC, BDD100K and SHIFT."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from formats.source import UNKNOWN, PathSource, Source, Survey, mask_opener, ope
 from formats.types import Example, Found, Report
 
 _LABEL_IDS = 34
-"""Number of label ids in Cityscapes' files, counted from 0. Ids that are not evaluated become "no class" here."""
+"""Number of label ids in Cityscapes' files, counted from 0. Ids outside the benchmark become "no class"."""
 _ARCHIVES = (".zip", ".tar")
 _SHIFT_PARTS = ("discrete", "continuous")
 _SHIFT_RATES = ("images", "videos")
@@ -36,7 +36,7 @@ _ACDC_CONDITIONS: Mapping[str, Mapping[str, str]] = {
 
 
 def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write the folders of Cityscapes, with the same class numbers in all masks. Raises UserError without masks."""
+    """Write Cityscapes' folders, with equal class numbers in all masks. Raises UserError without masks."""
     require_each(examples, [example for example in examples if example.mask is None], "mask", "Cityscapes")
     common, number_of = _common_numbers(examples)
 
@@ -64,7 +64,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def _common_numbers(examples: Sequence[Example]) -> tuple[dict[int, str], Callable[[Example], dict[int, int]]]:
-    """Return the same class numbers for all masks. A class keeps its number if free, else gets the next free one."""
+    """Return class names by number for all masks, and a function that maps an example's numbers to these."""
     placed: dict[tuple[str, int], int] = {}
 
     def keys(example: Example) -> list[tuple[int, tuple[str, int]]]:
@@ -89,14 +89,14 @@ def _common_numbers(examples: Sequence[Example]) -> tuple[dict[int, str], Callab
 
 
 class SceneSource(PathSource):
-    """Images in a folder for each split, with masks in a second tree of the same form."""
+    """Reads images from a folder for each split, and masks from a second tree with the same folders."""
 
     around: tuple[str, ...] = ("",)
-    """Possible folders of the data set within the files."""
+    """Folders in which the data set may lie within the files."""
     images = ""
-    """Folder that contains all images. The groups of `path`, a pattern below it, are split, name and attributes."""
+    """Folder that contains all images. The pattern `path` of image paths below it has groups such as split and name."""
     mask = ""
-    """Path of an image's mask, with the groups of `path` in braces."""
+    """Path of an image's mask. Groups of `path` are in braces, such as {name}."""
 
     def prepare(self) -> None:
         place = next((place for place in self.around if self.files.has(joined(place, self.images))), "")
@@ -104,7 +104,7 @@ class SceneSource(PathSource):
         self.classes: Mapping[int, str] | None = class_tables.class_table(class_tables.CITYSCAPES).names
         self.numbers: Mapping[int, int] | None = None
         self._there: dict[str, bool] = {}
-        """True for each folder of masks that exists, False for others that were looked for."""
+        """Whether each folder of masks exists, for folders that were looked for."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
@@ -128,7 +128,7 @@ class SceneSource(PathSource):
             yield self.found(match)
 
     def attributes_of(self, groups: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the attributes that the groups of an image's path state."""
+        """Return an image's attributes, such as weather, from the groups of its path."""
         return {}
 
     def _has_masks(self, match: re.Match[str]) -> bool:
@@ -148,7 +148,7 @@ class SceneSource(PathSource):
 
 
 class CityscapesSource(SceneSource):
-    """Cityscapes with its fine masks, reduced to the benchmark's 19 classes; or a studio's export in this form."""
+    """Reads Cityscapes with fine masks, reduced to the benchmark's 19 classes, or a studio's export in this form."""
 
     around = ("", "cityscapes")
     images = "leftImg8bit"
@@ -169,7 +169,7 @@ class CityscapesSource(SceneSource):
 
 
 class AcdcSource(SceneSource):
-    """ACDC: images in fog, rain, snow and at night."""
+    """Reads ACDC: images in fog, rain, snow and at night."""
 
     around = ("", "rgb_anon_trainvaltest")
     images = "rgb_anon"
@@ -188,7 +188,7 @@ class AcdcSource(SceneSource):
 
 
 class Bdd100kSource(SceneSource):
-    """BDD100K: its ten thousand images that have masks."""
+    """Reads BDD100K: its ten thousand images that have masks."""
 
     around = ("", "bdd100k")
     images = "images/10k"
@@ -197,7 +197,7 @@ class Bdd100kSource(SceneSource):
 
 
 class ShiftSource(Source):
-    """SHIFT in its published folders, with weather and time of day from seq.csv. Folders may be archives."""
+    """Reads SHIFT in its published folders (or archives of these), with weather and time of day from seq.csv."""
 
     def prepare(self) -> None:
         below = [(rate, speed) for rate in _SHIFT_RATES for speed in ("", *_SHIFT_SPEEDS)]
@@ -298,7 +298,7 @@ class ShiftSource(Source):
 
 
 def _first_channel(mask: bytes) -> bytes:
-    """Return the class numbers of a mask in colours, which are its red channel."""
+    """Return a mask of class numbers, which are the red channel of a colour mask."""
     image = opened(mask)
     try:
         return mask if len(image.getbands()) == 1 else png_of(image.getchannel(0))

@@ -1,4 +1,4 @@
-"""A data set in one format: the class that imports and batches use, and functions that its readers share."""
+"""Base class of the readers of data sets, for imports and batches, and functions that these readers share."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Survey:
     """Facts about a split that a batch needs before it reads the items."""
 
     classes: tuple[str, ...] = ()
-    """All labels; empty if the items have none or may have any."""
+    """All labels; empty if items have no labels, or if any label is allowed."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
-    """Class names by number in the masks, for all masks of the split."""
+    """Class names by number in the masks, equal for all masks of the split."""
 
     def __post_init__(self) -> None:
         self.classes = tuple(dict.fromkeys(map(composed, self.classes)))
@@ -44,10 +44,9 @@ class Survey:
 
 
 class Source:
-    """The items of a data set. Each format has a subclass that finds the items.
-
-    With `in_place`, an item is read when it is needed, in any order and maybe in another process. Otherwise an item is
-    read right after it was found. Raises UserError if the files do not have the format.
+    """Finds and reads the items of a data set. Each format has a subclass. With `in_place`, items are read later, in
+    any order and maybe in another process. Otherwise each item is read right after it was found. Raises UserError if
+    the files do not have the format.
     """
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
@@ -56,27 +55,27 @@ class Source:
         self.prepare()
 
     def prepare(self) -> None:
-        """Read lists and folders that the format has for the whole set. Called once, when the set is opened."""
+        """Read the lists and folders that describe the whole data set. Called once, when it is opened."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
-        """Return False if the files surely have another format."""
+        """Return False if the files certainly have another format."""
         return True
 
     @classmethod
     def explained(cls, files: Files) -> int:
-        """Return the number of images that this format would find, judged by file names and lists."""
+        """Return how many images this format would find, judged by file names and lists."""
         try:
             return sum(not found.problem for found in cls(files, Report(), {}).find()) if cls.may_be(files) else 0
         except (UserError, OSError):
             return 0
 
     def find(self, split: str | None = None) -> Iterator[Found]:
-        """Yield the items in a fixed order, of all splits or of one, named as in `splits`. No image is opened."""
+        """Yield the items in a fixed order: of one split (see `splits`), or of all splits. No image is opened."""
         raise NotImplementedError
 
     def at(self, key: str) -> Found:
-        """Return the item with this key. Raises UserError if none exists."""
+        """Return the item with this key. Raises UserError if there is none."""
         if self._by_key is None:
             with self.report.muted():
                 self._by_key = {found.key: found for found in self.find()}
@@ -85,23 +84,23 @@ class Source:
         return self._by_key[key]
 
     def stamp(self, key: str, file: str = "") -> str:
-        """Return a text that changes with the item's files; "" if unknown. Raises UserError for a missing file."""
+        """Return a text that changes with the item's files; "" if unknown. Raises UserError for missing files."""
         return self.files.stamp(file or key)
 
     def holds(self, key: str) -> bool:
-        """Return True if an item may have this key. No file is opened."""
+        """Return True if an item may have this key, without opening a file."""
         return True
 
     def splits(self) -> list[str]:
-        """Return the names of the splits as the set has them; "" represents items without a split."""
+        """Return the names that the data set itself gives to its splits. "" means items without a split."""
         return list(dict.fromkeys(found.split for found in self.find()))
 
     def chosen(self, split: str | None) -> list[str]:
-        """Return all splits for None; otherwise the given split, if the set has it."""
+        """Return all splits for None, or else the given split; empty if the set does not have it."""
         return [name for name in self.splits() if split in (None, name)]
 
     def survey(self, split: str) -> Survey:
-        """Return the labels and mask classes of a split. Raises UserError for more classes than a mask can hold."""
+        """Return labels and mask classes of a split. Raises UserError for more classes than a mask can hold."""
         labels: dict[str, None] = {}
         numbers: dict[str, int] = {}
         for found in self.find():
@@ -113,17 +112,17 @@ class Source:
         return Survey(tuple(sorted(labels)), {number: name for name, number in numbers.items()})
 
     def count(self) -> int:
-        """Return the number of items. No image is opened."""
+        """Return the number of items, without opening an image."""
         return sum(1 for _ in self.find())
 
 
 class PathSource(Source):
-    """Images whose paths state facts about them. Each format has a pattern of these paths."""
+    """Reads images whose paths tell facts such as split or class. Each format has a pattern of these paths."""
 
     path: re.Pattern[str]
-    """Pattern of an image's path below `top`."""
+    """Pattern of an image's path inside the folder `top`."""
     top = ""
-    """Folder that contains all images, with "/" at its end; "" for the whole set."""
+    """Folder that contains all images, ending in "/"; "" for the whole data set."""
 
     def find(self, split: str | None = None) -> Iterator[Found]:
         for match in self.matches():
@@ -138,7 +137,7 @@ class PathSource(Source):
         return self.found(match)
 
     def matches(self) -> Iterator[re.Match[str]]:
-        """Yield the matches of all image paths. The whole path is the `string` of a match."""
+        """Yield the pattern's match for each image path. The full path is the match's `string`."""
         return filter(None, map(self._match, images_in(self.files, self.top)))
 
     def found(self, match: re.Match[str]) -> Found:
@@ -149,7 +148,7 @@ class PathSource(Source):
 
 
 class Tally:
-    """Counts content that is ignored, so that each reason is reported once instead of for each item."""
+    """Counts ignored content by reason, to report each reason once instead of for each item."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -157,12 +156,12 @@ class Tally:
         self._count: Counter[str] = Counter()
 
     def note(self, file: str, reason: str) -> None:
-        """Count a file that is ignored for this reason."""
+        """Count a file that is ignored for the given reason."""
         self._first.setdefault(reason, file)
         self._count[reason] += 1
 
     def tell(self) -> None:
-        """Add one row for each reason to the report, with the number of files."""
+        """Add a row to the report for each reason, with the number of files."""
         for reason, count in self._count.items():
             more = f" So it is for {count:,} in all." if count > 1 else ""
             self._report.changed(self._first[reason], f"{reason}{more}")
@@ -170,7 +169,7 @@ class Tally:
 
 
 def number_of(name: str, own: int, common: dict[str, int]) -> int:
-    """Return the number of a class in all masks of a set: its own number if free, else the next free number."""
+    """Return a class's number in all masks of a set: its number `own` in one mask if free, else the next free one."""
     if name not in common:
         taken = set(common.values())
         free = own if own not in taken else next((n for n in range(UNLABELLED) if n not in taken), None)
@@ -183,7 +182,7 @@ def number_of(name: str, own: int, common: dict[str, int]) -> int:
 
 
 def upright_mask(mask: bytes, data: bytes) -> bytes:
-    """Turn a mask upright like the picture in `data`. Raises UserError if it is unclear whether the mask is turned."""
+    """Turn a mask upright if it lies like the picture in the file `data`. Raises UserError if that is unclear."""
     image = opened(data)
     orientation = orientation_of(image)
     if not 2 <= orientation <= 8:
@@ -207,10 +206,10 @@ def upright_mask(mask: bytes, data: bytes) -> bytes:
 def mask_of(
     found: Found, data: bytes, size: tuple[int, int], classes: Mapping[int, str] | None = None, exact: bool = False
 ) -> Mask | None:
-    """Return the mask of an item whose image file is `data` and whose upright image has `size`; None without a mask.
+    """Return an item's mask, None without one. `data` is the image file, `size` its upright (width, height).
 
-    `classes` gives the class names if the files do not. With `exact`, a mask of another size is refused. Raises
-    UserError if the mask cannot be read or has a class number without a name.
+    `classes` has class names for files without names. With `exact`, a mask of another size is refused. Raises UserError
+    if the mask cannot be read or has a class number without a name.
     """
     if found.mask is None:
         return None
@@ -232,17 +231,17 @@ def mask_of(
 
 
 def stem_of(path: str) -> str:
-    """Return the name of a file without folder and ending."""
+    """Return a file's name without folders and ending."""
     return posixpath.splitext(posixpath.basename(path))[0]
 
 
 def opener(files: Files, name: str) -> Callable[[], bytes]:
-    """Return a function that reads a file of the set. It is called when the file is needed."""
+    """Return a function that reads a file of the data set when it is called."""
     return lambda: files.read(name)
 
 
 def mask_opener(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that reads a mask file, called when needed. It raises UserError if there is no mask."""
+    """Return a function that reads a mask file when it is called. It raises UserError if the mask is missing."""
 
     def read(_size: tuple[int, int]) -> bytes:
         if not files.has(name):
@@ -253,19 +252,19 @@ def mask_opener(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
 
 
 def numbered(label: str, classes: Collection[str]) -> str:
-    """Return the label. If it is a number, return the name at this index of `classes`."""
+    """Return the label. If it is a number, return the name at this index of `classes` instead."""
     if classes and label.isdecimal() and label not in classes and int(label) < len(classes):
         return tuple(classes)[int(label)]
     return label
 
 
 def digest(text: str) -> int:
-    """Return a 64-bit hash of a text, the same in every process."""
+    """Return a 64-bit hash of a text. It is the same in every process."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
 class Places:
-    """Index of the positions of up to a million texts, which may repeat. It takes twelve bytes for each text."""
+    """Index that finds the positions of texts in a long list. It takes twelve bytes per text."""
 
     def __init__(self, digests: Iterable[int] = ()) -> None:
         digests = np.array(array("Q", digests), np.uint64)
@@ -275,17 +274,17 @@ class Places:
         self._again = frozenset(int(place) for place in self._order[1:][again])
 
     def all(self, text: str) -> list[int]:
-        """Return all zero-based positions of a text, ascending."""
+        """Return all zero-based positions of a text in the list, ascending."""
         hashed = np.uint64(digest(text))
         first, last = np.searchsorted(self._sorted, hashed, "left"), np.searchsorted(self._sorted, hashed, "right")
         return [int(place) for place in self._order[first:last]]
 
     def key(self, text: str, place: int) -> str:
-        """Return a unique key for the text at a position. Later occurrences of a text get their position added."""
+        """Return a unique key for the text at a position. A repeated text gets its position added."""
         return f"{text}#{place + 1}" if place in self._again else text
 
     def find(self, key: str) -> int | None:
-        """Return the position that belongs to a `key`, or None if it is unknown."""
+        """Return the position of the text with this `key` (see `key`), or None if it is unknown."""
         if found := self.all(key):
             return found[0]
         text, _, number = key.rpartition("#")
@@ -293,7 +292,7 @@ class Places:
 
 
 class Latest(Generic[T]):
-    """Cache of the values used last. A value is made once; other threads that need a value wait for it."""
+    """Cache of the values used last. Threads that need a value that is being made wait for it."""
 
     def __init__(self, make: Callable[[str], T], most: int) -> None:
         self._make, self._kept, self._lock = make, latest.Latest[T](most), threading.Lock()

@@ -1,6 +1,5 @@
-"""Tables with a row for each image file: CSV, lines of JSON, and Hugging Face's `metadata` files.
-
-Only the offset of each row in its table is in memory, as there may be a million rows.
+"""Tables with a row for each image file: CSV, JSON lines, and Hugging Face's `metadata` files. Only the offsets of the
+rows are in memory, as there may be a million rows.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
 METADATA_FILES = ("metadata.jsonl", "metadata.csv", METADATA)
 _CSV, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _SAMPLE = 100
-"""Number of rows that are inspected to detect a table with one column for each class."""
+"""Number of rows to inspect for a table that has one column of 0 and 1 for each class."""
 _OUTSIDE = "Its image lies outside the folder of the table, where nothing is read."
 
 
 def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write CSV: examples.csv with a row for each image, images in images/SPLIT/, and masks in masks/SPLIT/."""
+    """Write a test set as CSV: examples.csv with a row per image, images in images/SPLIT/, masks in masks/SPLIT/."""
     columns: list[str] = []
 
     def named(example: Example) -> tuple[str, str | None]:
@@ -61,7 +60,7 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 class TableSource(Source):
-    """The images that the tables of a data set name."""
+    """Reads the images that the tables of a data set name."""
 
     unnamed = "No row names it: add one, or take the file away."
 
@@ -87,7 +86,7 @@ class TableSource(Source):
 
     @staticmethod
     def is_table(name: str) -> bool:
-        """Return True if a file may be a table of images, judged by its name."""
+        """Return True if a file's name is that of a table of images."""
         return name.lower().endswith((*_CSV, *_LINES)) and posixpath.basename(name) != RECORDS
 
     def splits(self) -> list[str]:
@@ -174,7 +173,7 @@ class TableSource(Source):
         )
 
     def _file(self, named: str, folder: str) -> str | None:
-        """Return the file that a row names, relative to its table; None if it is missing or outside of the set."""
+        """Return the path of a file that a row names from its table's folder; None if missing or outside of the set."""
         if not named:
             return None
         path = posixpath.normpath(posixpath.join(folder, named.replace("\\", "/")))
@@ -195,7 +194,7 @@ class TableSource(Source):
 
 
 class MetadataSource(TableSource):
-    """Hugging Face ImageFolder: a metadata file (`METADATA_FILES`) lies beside the images of each split."""
+    """Reads Hugging Face's ImageFolder: the images of each split lie beside a metadata file (`METADATA_FILES`)."""
 
     unnamed = "No line of {table} names it: add one, or take the file away."
 
@@ -211,7 +210,7 @@ class _Index:
     def __init__(self) -> None:
         self.keys = Places()
         self.tables, self.places = array("I"), array("Q")
-        """For each row the index of its table, and its offset in the table."""
+        """For each row, the index of its table, and the row's offset in that table."""
         self.splits: dict[str, None] = {}
         self.labels: dict[str, None] = {}
         self.mask_classes: dict[int, str] = {}
@@ -233,7 +232,7 @@ class _Row:
     image: str
     mask: str
     more: Mapping[str, str]
-    """Further image files that the row names, by column."""
+    """Other image files that the row names, by column name."""
     row: Row
     has_masks: bool
     problem: str
@@ -273,7 +272,7 @@ class _Rows:
             return next(iter(self._csv(file, place) if self._is_csv else self._lines(file, place)), None)
 
     def _columns(self) -> Iterator[_Row]:
-        """Yield the rows of a Parquet file. A row's number serves as its offset."""
+        """Yield the rows of a Parquet file. The number of a row replaces its offset."""
         import pyarrow
 
         try:
@@ -287,7 +286,7 @@ class _Rows:
             raise UserError("It is damaged or no Parquet file: export it again.") from error
 
     def _open(self) -> BinaryIO:
-        """Open the table. If its lines end in a carriage return alone, line feeds replace these."""
+        """Open the table for reading. Replaces line ends that are a carriage return alone by line feeds."""
         file = self._files.path(self._table).open("rb")
         start = file.read(1 << 16)
         file.seek(0)
@@ -365,7 +364,7 @@ class _Rows:
             )
 
     def _one_hot(self, columns: Sequence[str], separator: str) -> list[str]:
-        """Return the columns of classes, if all columns except the image's hold 0 or 1; [] for another table."""
+        """Return the class columns of a table with a column of 0 and 1 for each class; [] for any other table."""
         classes = [column for column in columns if column.casefold() not in IMAGE_COLUMNS]
         if len(classes) < 2 or len(set(columns)) < len(columns):
             return []
@@ -398,7 +397,7 @@ def _text_lines(file: BinaryIO) -> Iterator[str]:
 
 
 def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
-    """Return the cells of the next row, however long it is; None at the end. Raises csv.Error."""
+    """Return the cells of the next row, without a limit of their length; None at the end. Raises csv.Error."""
     before = csv.field_size_limit(MOST_LINE)  # the limit holds for the whole interpreter, so restore it at once
     try:
         return next(lines, None)
@@ -407,7 +406,7 @@ def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
 
 
 def class_list(files: Files, file: str) -> tuple[str, ...]:
-    """Read labels from a JSON list, JSON with `labels`, or lines of text. Raises UserError for other files."""
+    """Read labels from a JSON list, a JSON object with `labels`, or lines of text. Raises UserError for other files."""
     try:
         text = files.read(file, 100_000_000).decode("utf-8-sig")
         if not file.endswith(".json"):
@@ -426,7 +425,7 @@ def class_list(files: Files, file: str) -> tuple[str, ...]:
 
 
 def claims(files: Files) -> bool:
-    """Return True if a table has a column of images, or has a fault that should be reported."""
+    """Return True if a table has a column of images, or an error that the user should see."""
     for name in filter(TableSource.is_table, files.names):
         report = Report()
         first = next(iter(_Rows(files, name, report, Tally(Report()), "")), None)

@@ -1,6 +1,5 @@
-"""Types for test sets in files: an example, the header of a set, and the report of a reader.
-
-Every format stores the same row of an example (`row_of`, `with_row`), which is flat JSON-ready data.
+"""Types for test sets in files: an example, facts about a whole set, and the report of a reader. Every format stores an
+example as the same row (`row_of`, `with_row`): flat data that JSON can hold.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ class Example(ImageFacts):
     """One image of a test set, with everything known about it."""
 
     name: str
-    """File stem that is safe on every system. It is unique in the set, even if case and Unicode form are ignored."""
+    """File name without ending, safe on every system. Unique in the set, even ignoring case and Unicode form."""
     image: Path
-    """Path of a PNG file with 8 bits a channel, mode L or RGB."""
+    """Path of the image: a PNG file with 8 bits per channel, mode L or RGB."""
     sha: str
-    """SHA-256 of the bytes of the image file."""
+    """SHA-256 of the image file's bytes."""
     mask: Path | None = None
-    """Path of a PNG file of mode L with a class number at every pixel, 255 for no class; None without a mask."""
+    """Path of the mask: a PNG file of mode L with class numbers, 255 for no class. None without a mask."""
     mask_sha: str = ""
-    """SHA-256 of the bytes of the mask file, or "" if unknown."""
+    """SHA-256 of the mask file's bytes; "" if unknown."""
     xmp: str = ""
-    """XMP packet that says that a machine made the exported image, or ""."""
+    """XMP metadata that marks the exported image as made by a machine; "" for other images."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,12 @@ class TestSet:
 
     name: str
     version: str = ""
-    """Id of the released version, or ""."""
+    """Id of the test set's released version; "" without one."""
     note: str = ""
     created: str = ""
-    """Release time of the version, ISO 8601. The time of an export is not written, so exports can be repeated."""
+    """Time of the version's release (ISO 8601). Export times are not stored, so that repeated exports are equal."""
     licences: Mapping[str, str] = field(default_factory=dict)
-    """Licence of each model that made images, by the model's title; "" if unknown."""
+    """Licence of each model that made images, by the model's title; "" if the licence is unknown."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,14 @@ class Imported:
     """The result of reading a test set from files."""
 
     examples: tuple[Example, ...]
-    """Examples sorted by name. Their files, named by SHA-256, are in the folder that was passed to the reader."""
+    """Examples sorted by name. The files are in the folder that the reader was given, named by SHA-256."""
     rows: tuple[ImportRow, ...]
     layout: str
     header: TestSet | None = None
 
 
 class Row(BaseModel):
-    """The row of an example in a file. Anybody may have written it, so unknown columns are kept."""
+    """An example as a row of a file. Anybody may have written the file, so unknown columns are kept."""
 
     model_config = ConfigDict(frozen=True, extra="allow", coerce_numbers_to_str=True)
 
@@ -93,7 +92,7 @@ class Row(BaseModel):
     @field_validator("edits", "facts", "edit_types", "mask_classes", mode="before")
     @classmethod
     def _from_text(cls, value: Any, info: Any) -> Any:
-        """Parse values that are JSON text. Tables without nested cells store them in this way."""
+        """Parse a value that is JSON text. Tables without nested cells store lists and objects as text."""
         if not isinstance(value, str):
             return value
         if not value.strip():
@@ -112,7 +111,7 @@ class Row(BaseModel):
 
 
 def shown(name: str) -> str:
-    """Return a short form of a name in which every character can be printed."""
+    """Return a short form of a name with printable characters only."""
     text = name.encode("utf-8", "replace").decode("utf-8")
     text = "".join(mark if mark.isprintable() else "�" for mark in text)
     return text if len(text) <= 160 else f"…{text[-159:]}"
@@ -120,7 +119,7 @@ def shown(name: str) -> str:
 
 @dataclass
 class Report:
-    """The report of a reader: rows on files that were refused or changed."""
+    """Report of a reader, with rows on files that were refused or changed."""
 
     rows: list[ImportRow] = field(default_factory=list)
 
@@ -129,12 +128,12 @@ class Report:
         self.rows.append(ImportRow(shown(file), reason, "refused"))
 
     def changed(self, file: str, reason: str) -> None:
-        """Add a row for a file that was accepted with a change or a remark."""
+        """Add a row for a file that was accepted, but changed or with a remark."""
         self.rows.append(ImportRow(shown(file), reason, "changed"))
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """Discard all rows that are added within the `with` block."""
+        """Discard all rows that are added inside the `with` block."""
         before = len(self.rows)
         try:
             yield
@@ -144,33 +143,33 @@ class Report:
 
 @dataclass(frozen=True)
 class Found:
-    """An item of a data set as its format describes it. Its files have not been read yet."""
+    """An item of a data set as the format describes it. Its image and mask have not been read yet."""
 
     file: str
-    """Name of the image file in the set, as the report and `records.jsonl` have it."""
+    """Name of the image file in the data set, for the report and `records.jsonl`."""
     name: str
     image: Callable[[], bytes]
     label: str = ""
     split: str = ""
-    """"train", "validation", "test" or another name that the set uses; "" if the set is not split."""
+    """Split: "train", "validation", "test" or the data set's name for it; "" without splits."""
     mask: Callable[[tuple[int, int]], bytes] | None = None
-    """Function that returns the bytes of the mask file, given the image's size (width, height); None without a mask."""
+    """Function that returns the mask file's bytes, given the image's (width, height); None without a mask."""
     classes: Mapping[int, str] | None = None
-    """Class names by number in the mask; None if the format has none."""
+    """Class names by number in the mask; None if the format has no names."""
     row: Row | None = None
-    """Details of the example that the format itself holds."""
+    """Details of the example that the format itself holds; None without any."""
     numbers: Mapping[int, int] | None = None
-    """Maps each number in the mask file to a number in `classes`; None if the numbers are the same."""
+    """Number in `classes` of each number in the mask file; None if these numbers are equal."""
     key: str = ""
-    """Name of the item in the data set, the same each time it is read. The default is the file's name."""
+    """Key of the item in the data set, the same at each reading. The default is the file's name."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """Attributes of the image as the data set states them, such as {"weather": "rainy"}."""
+    """Attributes of the image that the data set gives, such as {"weather": "rainy"}."""
     problem: str = ""
-    """Reason why the item cannot be read, in a sentence; "" if no problem is known."""
+    """Reason, as a sentence, why the item cannot be read; "" if none is known."""
     where: str = ""
-    """Place in the set that describes the item, such as a line of a list. Reports of a problem name it."""
+    """Place that describes the item, such as a line of a list. Reports of problems name it."""
     classes_file: str = ""
-    """Name of the file that has, or should have, the names of class numbers; "" if the format itself has them."""
+    """Name of the file that has or lacks the class names; "" if the format itself has them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.file)
@@ -180,7 +179,7 @@ class Found:
 
 
 def row_of(example: Example) -> dict[str, Any]:
-    """Return the example as a row: flat data with one type for each column, without paths of files."""
+    """Return the example as a row: flat data with one type per column, without file paths."""
     return {
         **cells(example, "name label split role"),
         "sha256": example.sha,
@@ -194,17 +193,17 @@ def row_of(example: Example) -> dict[str, Any]:
 
 
 def with_row(example: Example, row: Row) -> Example:
-    """Return the example with the values of a row. Its name, split and files stay."""
+    """Return the example with the values of `row`. Name, split and files stay unchanged."""
     extra = {name: value for name, value in (row.model_extra or {}).items() if value not in (None, "")}
     known = cells(row, "label role caption new_caption edits edit_types")
     return replace(example, **known, source=row.source_sha256, facts={**extra, **row.facts})
 
 
 def compact(value: Any) -> str:
-    """Return plain data as JSON text. Equal data give equal text."""
+    """Return JSON text for plain data. Equal data give equal text."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return lines of JSON with one object on each line."""
+    """Return JSON lines: each row as one line of JSON."""
     return "".join(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n" for row in rows).encode()

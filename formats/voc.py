@@ -16,14 +16,14 @@ CLASSES = (
     *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
     *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
 )
-"""Class names by number in the masks. Source: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/"""
+"""Class names by number in the masks, from http://host.robots.ox.ac.uk/pascal/VOC/voc2012/"""
 IMAGES, MASKS = "JPEGImages", "SegmentationClass"
 _SPLITS = ("train", "val", "test")
 _AROUND = ("", "VOC2012", "VOC2007", "VOCdevkit/VOC2012", "VOCdevkit/VOC2007")
 
 
 class VocSource(Source):
-    """The images of JPEGImages. Most of them have no mask."""
+    """Reads the images in JPEGImages. Most of them have no mask."""
 
     def prepare(self) -> None:
         around = [*_AROUND, *self.files.folders()]

@@ -1,4 +1,4 @@
-"""WebDataset: tars of samples. The files of a sample share a key: KEY.jpg, KEY.cls, KEY.json, KEY.txt, KEY.mask.png."""
+"""WebDataset: tar files (shards) of samples. A sample's files share a key: KEY.jpg, KEY.cls, KEY.json, KEY.mask.png."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from formats.types import Example, Found, Report, Row
 _MASK_PARTS = ("mask.", "seg.")
 _READ = ("json", "cls", "txt", "caption")
 _SHARDS = 2
-"""Maximum number of shards whose lists are in memory. A list takes a kilobyte for each sample."""
+"""Maximum number of shards whose file lists are in memory. A list takes a kilobyte per sample."""
 PACKED = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
 
 
 def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write WebDataset: SPLIT-NUMBER.tar with KEY.png, KEY.json, KEY.cls and KEY.mask.png for each example."""
+    """Write a test set as WebDataset: SPLIT-NUMBER.tar with KEY.png, KEY.json, KEY.cls and KEY.mask.png per example."""
     numbers = {label: number for number, label in enumerate(draft.classes["labels"])}
     names = Names()
     for split, number, group in in_shards(draft.pictures(examples)):
@@ -55,7 +55,7 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 class ShardSource(Source):
-    """The samples of all tars of a data set, or of a single tar."""
+    """Reads the samples of all tars of a data set, or of a single tar."""
 
     def prepare(self) -> None:
         paths = list(self.files.files())
@@ -177,8 +177,8 @@ class ShardSource(Source):
 
 
 def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (key, files by ending) of each sample. A key ends at the first dot of the file name. If all names with that
-    key have more dots, it may end at their last dot.
+    """Yield (key, file names by ending) of each sample. A key is the file name up to its first dot. If all names with
+    this key have more dots, the key may end at their last dot.
     """
     samples: dict[str, dict[str, str]] = {}
     for name in names:
@@ -199,13 +199,13 @@ def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _split_of(shard: str) -> str:
-    """Return the split that a shard's path names: imagenet-train-000012.tar, or train/000012.tar."""
+    """Return the split in a shard's path, such as imagenet-train-000012.tar or train/000012.tar."""
     words = re.split(r"[-_/.]", shard.removesuffix(".tar"))
     return next((word for word in words if SPLIT_OF.get(word.lower())), "")
 
 
 def _put(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    """Add a file to a tar without time and owner, so that the same set gives the same bytes."""
+    """Add a file to a tar. Time and owner are left out, so that the same set gives the same bytes."""
     member = tarfile.TarInfo(name)
     member.size, member.mode = len(data), 0o644
     archive.addfile(member, io.BytesIO(data))

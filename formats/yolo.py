@@ -24,15 +24,15 @@ from formats.types import Example, Found, Report
 
 DATA = "data.yaml"
 _SMALL_LISTS = 1_000_000
-"""Maximum size in bytes of a list of classes. Files with outlines may have ten times as many bytes."""
+"""Maximum size in bytes of a class list. Text files with outlines may be ten times as large."""
 _LISTS = ("classes.txt", "obj.names", "classes.names", "_darknet.labels")
 """Names of files that list one class on each line, as LabelImg, CVAT and Darknet write them."""
 _SAMPLE = 20
-"""Number of text files that are inspected to detect YOLO."""
+"""Number of text files to inspect to recognise YOLO."""
 
 
 def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write YOLO: images/SPLIT/NAME.png, outlines in labels/SPLIT/NAME.txt, exact masks in masks/SPLIT/, data.yaml."""
+    """Write a test set as YOLO: images/SPLIT/, outlines in labels/SPLIT/, exact masks in masks/SPLIT/, data.yaml."""
     import yaml
 
     names = class_names(examples)
@@ -66,7 +66,7 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
-    """Yield the lines of a picture: class, then x and y of each point as shares of width and height."""
+    """Yield a line for each region: class number, then x and y of each point as shares of width and height."""
     import cv2
 
     numbers, (width, height) = mask_numbers(picture), picture.size
@@ -85,7 +85,7 @@ def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
 
 
 class YoloSource(Source):
-    """Images with outlines and boxes from their text files, or with exact masks if there is a folder masks/."""
+    """Reads images with outlines and boxes from text files, or with exact masks if there is a folder masks/."""
 
     def prepare(self) -> None:
         self._there = frozenset(self.files.names)
@@ -114,19 +114,19 @@ class YoloSource(Source):
         tally.tell()
 
     def images(self) -> Iterator[str]:
-        """Yield the image files. If there is a folder `images` with labels, yield only the files in it."""
+        """Yield the paths of the images. If a folder `images` has labels, yield only its files."""
         images = [name for name in self.files.names if is_image(name) and not is_sheet(name)]
         inside = [name for name in images if "images" in name.lower().split("/")[:-1]]
         labelled = any("labels" in name.lower().split("/")[:-1] for name in self.files.names if name.endswith(".txt"))
         return iter(inside if inside and labelled else images)
 
     def text_of(self, name: str) -> str | None:
-        """Return the path of an image's text file, or None if it has none."""
+        """Return the path of an image's text file; None without one."""
         candidates = (self._sibling(name, "labels", ".txt"), posixpath.splitext(name)[0] + ".txt")
         return next((self._lower[each.lower()] for each in candidates if each and each.lower() in self._lower), None)
 
     def reads(self, text: str) -> bool:
-        """Return True if a text file contains boxes or outlines with numbers of known classes."""
+        """Return True if a text file has boxes or outlines whose class numbers are known."""
         try:
             label, shapes = self._lines(text, Tally(Report()))
         except UserError:
@@ -155,7 +155,7 @@ class YoloSource(Source):
         return replace(found, label=label, mask=painted(shapes) if shapes else None)
 
     def _lines(self, text: str, tally: Tally) -> tuple[str, list[tuple[int, list[list[float]]]]]:
-        """Return the label of an image, if one box covers it, and the outlines. Raises UserError for a bad line."""
+        """Return an image's label ("" unless one box covers it) and its outlines. Raises UserError for a bad line."""
         shapes: list[tuple[int, list[list[float]]]] = []
         boxes: list[tuple[int, list[float]]] = []
         for place, line in enumerate(lines_in(self.files, text, _SMALL_LISTS * 10), 1):
@@ -183,13 +183,13 @@ class YoloSource(Source):
 
 
 def claims(files: Files) -> bool:
-    """Return True if there is a list of classes and images have text files, even if these cannot be read."""
+    """Return True if there is a list of classes, and images have text files, even unreadable ones."""
     source = YoloSource(files, Report(), {})
     return bool(source.names) and any(source.text_of(name) for name in source.images())
 
 
 def _class_names_of(files: Files, report: Report) -> dict[int, str]:
-    """Return the class names by number, from data.yaml (all values read as text) or a list with one class a line."""
+    """Return class names by number, from data.yaml (all values as text) or a file with one class per line."""
     import yaml
 
     named = [name for name in files.names if name.endswith((".yaml", ".yml"))]
