@@ -224,7 +224,7 @@ def read_mapping(data: bytes, name: str) -> OwnMapping:
     superclass; an empty one leaves the label out. Raises UserError, naming the line.
     """
     if len(data) > LARGEST_FILE:
-        raise UserError(f"{name} has {len(data):,} bytes: a mapping of classes has at most {LARGEST_FILE:,}.")
+        raise UserError(f"{name} has {len(data):,} bytes, but a file of classes may have at most {LARGEST_FILE:,}.")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

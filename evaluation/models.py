@@ -125,7 +125,7 @@ class ModelUnderTest:
                     raise
                 if len(prepared) == 1:
                     raise UserError(
-                        f"The model under test, {self.name}, has not enough memory for a single image of "
+                        f"For the model under test, {self.name}, there is not enough memory for a single image of "
                         f"{prepared[0][1][0]} × {prepared[0][1][1]} pixels: free some, or take a smaller model."
                     ) from error
             # Memory can be freed only here: inside `except`, the error still holds tensors.

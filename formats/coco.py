@@ -283,7 +283,7 @@ class CocoSource(Source):
         if any(not 0 <= number <= UNLABELLED for number in classes):
             raise UserError("Its mask_classes have a number that no mask can hold: numbers go from 0 to 255.")
         if not (0 < size[0] <= 1 << 15 and 0 < size[1] <= 1 << 15):
-            raise UserError("Its width and height cannot be those of an image.")
+            raise UserError("Its width and height are impossible for an image: correct them.")
         if isinstance(label, str) and not self._largest:
             found = replace(found, label=label)
         if isinstance(label, str) and not isinstance(mask_classes, dict):

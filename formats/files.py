@@ -128,7 +128,7 @@ def open_files(source: Path, report: Report, scratch: Path | None = None, follow
             )
         return _Tar(source if scratch is None else _plain_tar(source, scratch), scratch, report)
     except FileNotFoundError as error:
-        raise UserError(f"{source} is not there: give a folder, a zip or a tar.", field="source") from error
+        raise UserError(f"{source} does not exist: give a folder, a zip or a tar.", field="source") from error
     except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
         raise UserError(
             f"{source.name} is no folder, zip or tar that can be read: give the folder itself, download it again, or "
@@ -140,7 +140,7 @@ def open_files(source: Path, report: Report, scratch: Path | None = None, follow
 def unreadable(error: OSError) -> UserError:
     """Return the UserError for a file of a data set that cannot be opened."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return UserError("The file is not there any more: put it back, or list the data set again.")
+        return UserError("The file was removed: put it back, or list the data set again.")
     return UserError(f"The file cannot be read: {error.strerror or error}.")
 
 
@@ -506,7 +506,7 @@ def _plain_tar(file: Path, scratch: Path) -> Path:
         while block := source.read(1 << 20):
             if target.tell() + len(block) > most:
                 raise UserError(
-                    f"{file.name} would unpack to far more than an honest archive does: it was not opened.",
+                    f"{file.name} would unpack to so much data that it may be a zip bomb: it was not opened.",
                     field="source",
                 )
             target.write(block)

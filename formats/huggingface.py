@@ -110,7 +110,7 @@ class RowSource(Source):
         entries = [entry for entry in (listed if isinstance(listed, list) else []) if isinstance(entry, dict)]
         tables = [joined(inside, name) for entry in entries if isinstance(name := entry.get("filename"), str)]
         if not tables:
-            raise UserError(f"{place} names no files: save the data set again.", field="root")
+            raise UserError(f"{place} lists no files: save the data set again.", field="root")
         return tables
 
     def _json(self, name: str) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class RowSource(Source):
         table, columns = self._tables.get(tables[0])
         if columns.label and str(table.schema.field(columns.label).type).startswith(("list", "large_list", "struct")):
             raise UserError(
-                f"The column “{columns.label}” holds several values per row, and an image has one label: name another "
+                f"The column “{columns.label}” holds several values per row, but an image has one label: name another "
                 "column with the option “label”.",
                 field="label",
             )
@@ -278,7 +278,7 @@ class _Columns:
         candidates = [name for name in _IMAGE_NAMES if name in (images or schema.names)]
         if len(images) == 1 or candidates:
             return images[0] if len(images) == 1 else candidates[0]
-        raise UserError(f"Name the column of images with the option “image”: {', '.join(schema.names)}.", field="image")
+        raise UserError(f"Choose the column of images by the option “image”: {', '.join(schema.names)}.", field="image")
 
     def _label_of(self, schema: pyarrow.Schema, in_place: bool) -> str:
         if (label := next((name for name in schema.names if name.casefold() == "label"), "")) or not in_place:

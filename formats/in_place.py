@@ -121,7 +121,7 @@ def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> D
         available = f"there is {', '.join(known.options)}" if known.options else "it has none"
         raise UserError(f"“{unknown[0]}” is no option of the layout {layout}: {available}.", field=unknown[0])
     if not root.exists():
-        raise UserError(f"{root} is not there: give the path of the data set.", field="root")
+        raise UserError(f"{root} does not exist: give the path of the data set.", field="root")
     if root.is_file() and root.suffix.lower() in _TABLES:
         root, options = root.parent, {**options, "table": root.name}
     report = Report()

@@ -198,8 +198,7 @@ def upright_mask(mask: bytes, data: bytes) -> bytes:
         turned.getexif()[ExifTags.Base.Orientation] = orientation
         return png_of(ImageOps.exif_transpose(turned))
     raise UserError(
-        "The picture is stored turned, as its camera noted, and it is unclear if its mask is turned too: save the "
-        "picture upright."
+        "The camera stored the picture rotated, and it is unclear if its mask is rotated too: save the picture upright."
     )
 
 

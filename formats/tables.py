@@ -347,7 +347,7 @@ class _Rows:
             if one_hot:
                 marked = [name for name in one_hot if values.pop(name).strip() == "1"]
                 if len(marked) > 1:
-                    self._tally.note(where, "It is of several classes, and an image has one label: none was taken.")
+                    self._tally.note(where, "It has several classes, but an image has one label: none was taken.")
                 values["label"] = marked[0] if len(marked) == 1 else ""
             yield self._row(where, at, values, has_masks)
 

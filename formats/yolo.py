@@ -173,7 +173,7 @@ class YoloSource(Source):
             elif len(values) >= 6 and len(values) % 2 == 0 and all(-0.01 <= value <= 1.01 for value in values):
                 shapes.append((number, [values]))
             else:
-                raise UserError(f"Line {place} is no outline: its points must be shares of width and height, 0 to 1.")
+                raise UserError(f"Line {place} is no outline: points must be shares of width and height, 0 to 1.")
         if len(boxes) == 1 and not shapes and boxes[0][1] == [0.5, 0.5, 1.0, 1.0]:
             return self.names[boxes[0][0]], []
         if boxes:

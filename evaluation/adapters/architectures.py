@@ -118,7 +118,7 @@ def _timm_weights(name: str) -> Any:
         hint = f"it has {', '.join(tags)}" if tags else "it has no weights at all"
         raise UserError(f"timm has no weights {tag[:80]!r} for {architecture}: {hint}.", field="model") from error
     if config is None or not config.has_weights:
-        raise UserError(f"timm has no weights for {name}: name one of timm.list_pretrained().", field="model")
+        raise UserError(f"timm has no weights for {name}: choose a name from timm.list_pretrained().", field="model")
     return config
 
 
@@ -174,8 +174,8 @@ def _from_file(settings: UnderTestSettings) -> Network:
         net.load_state_dict(state)
     except RuntimeError as error:
         raise UserError(
-            f"{file.name} does not fit {named} with {len(classes)} classes: {_misfit(net, state)}. Name the "
-            "architecture that it was trained as, and its classes; for an architecture of your own, use an ONNX file."
+            f"{file.name} does not fit {named} with {len(classes)} classes: {_misfit(net, state)}. Give the "
+            "architecture and the classes that it was trained with. If no library has it, use an ONNX file."
         ) from error
     shown, prepare = _prepared(name, net, kind, header, settings, file.name)
     shown = shared.with_assumptions(shown, GIVEN if typed else "the file", classes, *remarks)
@@ -242,7 +242,7 @@ def _prepared(
     known |= library == "timm" and hasattr(net, "pretrained_cfg")
     if known and typed:
         raise UserError(
-            f"{library} prepares the images of {called} itself, as it did during training: leave {typed[0]} out.",
+            f"{library} prepares the images of {called} itself, as it did during training: leave “{typed[0]}” empty.",
             field=typed[0],
         )
     if known:
@@ -252,7 +252,7 @@ def _prepared(
     mean = shared.numbers_given(settings.mean, header, "mean") or shared.IMAGENET_MEAN
     std = shared.numbers_given(settings.std, header, "std") or shared.IMAGENET_STD
     if len(mean) != 3 or len(std) != 3:
-        raise UserError(f"{called} does not have a mean and a std for each of three channels: give both.", field="mean")
+        raise UserError(f"{called} needs a mean and a std, each with three numbers: give both.", field="mean")
     shown = Preprocessing(size, mean, std, "bilinear", _SQUEEZED, Assumptions(shared.squeezed_words(size)))
     return shown, shared.squeezed(size, mean, std)
 
@@ -301,19 +301,19 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
     except (SafetensorError, OSError, RuntimeError, EOFError, ValueError) as error:
         if _is_torchscript(file):
             raise UserError(
-                f"{file.name} is a TorchScript file, which holds a program that is not run here: export the model as "
-                "ONNX, or save its state dict."
+                f"{file.name} is a TorchScript file, which contains a program. Programs are not run: export the "
+                "model as ONNX, or save its state dict."
             ) from error
         raise UserError(f"{file.name} cannot be read as a checkpoint: it is damaged or of another format.") from error
     except Exception as error:  # torch's own unpickling error, which refuses everything but tensors
         raise UserError(
-            f"{file.name} holds more than weights, and that could be a program: save the state dict alone."
+            f"{file.name} contains more than weights, possibly a program: save only the state dict."
         ) from error
     for key in _WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(key), dict):
             content = content[key]
     if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
-        raise UserError(f"{file.name} holds no weights: save the state dict of the model.")
+        raise UserError(f"{file.name} contains no weights: save the model's state dict.")
     return {str(key).removeprefix("module."): value for key, value in content.items()}, {}
 
 
@@ -358,9 +358,7 @@ def _size(size: Sequence[int]) -> tuple[int, int] | None:
 def weights_of(settings: UnderTestSettings) -> Weights:
     """Return where a model's weights are. Raises UserError for an unknown name or an invalid path."""
     if settings.source == "http":
-        raise UserError(
-            f"The model at {settings.address} runs on its server, which keeps the weights: there is nothing to fetch."
-        )
+        raise UserError(f"The model at {settings.address} runs on its server: there are no weights to download.")
     if settings.source in ("file", "onnx") or (settings.source == "transformers" and settings.file):
         file = shared.checkpoint_path(settings.file)
         return Weights(path=str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file))

@@ -89,7 +89,7 @@ class LocalAdapter:
         shape, rank = tuple(logits.shape), 2 if self.kind == "classification" else 4
         if len(shape) != rank or shape[:2] != (count, len(self.identity.classes)):
             raise UserError(
-                f"The model under test answers {count} images with numbers of the shape {shape}, which do not fit its "
+                f"For {count} images, the model under test returns an array of shape {shape}, which does not fit its "
                 f"{len(self.identity.classes)} classes: correct the list of classes, or the model."
             )
         if not bool(logits.isfinite().all()):

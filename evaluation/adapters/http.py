@@ -139,7 +139,7 @@ class HttpAdapter:
         if not classes or len(set(classes)) != len(classes):
             raise UserError(
                 f"The server at {self._address} does not say its classes: give their names, each once, with commas "
-                'between, or have it answer GET with {"classes": [...]}.',
+                'between, or let it answer GET requests with {"classes": [...]}.',
                 field="classes",
             )
         require_classes(f"The server at {self._address}", self.kind, classes)
@@ -165,7 +165,7 @@ class HttpAdapter:
         many = f" with one entry for each of {count} images" if count else ""
         return UserError(
             f'The server at {self._address} answers with {got}; expected was {{"predictions": [{one}, ...]}}{many}: '
-            "correct the address, or what runs there."
+            "correct the address, or the program that runs there."
         )
 
     def _row(self, entry: Any) -> np.ndarray:

@@ -90,7 +90,7 @@ def require_read(settings: UnderTestSettings) -> None:
         if getattr(settings, name) != getattr(plain, name) and name not in _READS[settings.source]:
             if settings.source == "profile":
                 raise UserError(
-                    f"The profile's own model does not use {called}: leave it out, or name your model's “source”.",
+                    f"The profile's own model does not use {called}: leave it out, or set your model's “source”.",
                     field="source",
                 )
             pixels = name in ("size", "mean", "std", "layout")
@@ -126,8 +126,8 @@ def named_classes(
     names = classes_given(settings)
     if names and len(names) != len(own):
         raise UserError(
-            f"{called} has {len(own)} classes and not the {len(names)} that are given: correct the list, or leave it "
-            "empty to take the model's own.",
+            f"{called} has {len(own)} classes, but {len(names)} names are given: correct the list, or leave it empty "
+            "to use the model's own names.",
             field="classes",
         )
     return (names, GIVEN) if names else (tuple(own), origin)

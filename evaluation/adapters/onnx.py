@@ -177,7 +177,7 @@ class OnnxAdapter(LocalAdapter):
         why = "its softmax is not over the classes" if made_by == "Softmax" else "as with a sigmoid for each class"
         raise UserError(
             f"{self._called} answers with numbers from {least:.3g} to {largest:.3g} that do not add up to 1 over its "
-            f"{rows.shape[1]} classes ({why}): a model under test chooses one class of all. Export it with its "
+            f"{rows.shape[1]} classes ({why}): a model under test must choose one class. Export it with its "
             "logits, or with a softmax over the classes."
         )
 

@@ -99,8 +99,8 @@ def _kind(config: Mapping[str, Any], called: str) -> TaskKind:
     kinds = {kind for name in named for ending, kind in CLASSES.items() if name.endswith(ending)}
     if len(kinds) != 1:
         raise UserError(
-            f"{called} is a {', '.join(named) or 'model of no stated kind'}, and not one for image classification or "
-            "semantic segmentation: take a model for one of these tasks."
+            f"{called} is a {', '.join(named) or 'model of no stated kind'}, not a model for image classification or "
+            "semantic segmentation: choose a model for one of these tasks."
         )
     return kinds.pop()
 
@@ -116,8 +116,8 @@ def _require_one_of_all(config: Any, called: str) -> None:
         )
     if purpose in ("multi_label_classification", "regression"):
         raise UserError(
-            f"{called} was trained for {purpose.replace('_', ' ')}: it does not choose one class of all, which is what "
-            "is measured here. Take a model for single label classification."
+            f"{called} was trained for {purpose.replace('_', ' ')}: it does not choose exactly one class. Take a "
+            "model for single-label classification."
         )
 
 
@@ -138,7 +138,7 @@ def _load(folder: Path, called: str, kind: TaskKind, own_code: bool) -> Any:
             ) from error
         if own_code:
             raise UserError(
-                f"{called} needs code of its own, which is not run here: take a model that needs none."
+                f"{called} needs its own program code, which the studio does not run: choose a model without."
             ) from error
         why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise UserError(f"{called} cannot be loaded by transformers: {why}.") from error

@@ -125,7 +125,7 @@ def train(
     from safetensors.torch import save_file
 
     if not arm.examples:
-        raise UserError(f"There is nothing to learn from in “{arm.name}”: none of its images is in the training split.")
+        raise UserError(f"The training data “{arm.name}” have no image in the training split: add sources.")
     folder.mkdir(parents=True, exist_ok=True)
     about = {"arm": arm.name, "examples": len(arm.examples), "recipe": recipe.__dict__, "seed": seed, "kind": kind}
     saved = json.loads((folder / ABOUT).read_text()) if (folder / ABOUT).is_file() else {}

@@ -297,8 +297,8 @@ def test_folders_of_transformers_that_do_not_fit_are_refused(tmp_path: Path) -> 
     smaller = lambda held: held.update({"classifier.bias": torch.zeros(2)})  # noqa: E731
     refused(r"they have another shape of classifier\.bias", lambda: weights(smaller))
     refused("cannot be loaded by transformers", lambda: (changed / "model.safetensors").write_bytes(b"no weights"))
-    refused("has 3 classes and not the 2 that are given", lambda: None, classes="bird, boat")
-    refused("is a BertForMaskedLM, and not one for", lambda: configured(architectures=["BertForMaskedLM"]))
+    refused("has 3 classes, but 2 names are given", lambda: None, classes="bird, boat")
+    refused("is a BertForMaskedLM, not a model for", lambda: configured(architectures=["BertForMaskedLM"]))
     own_code = {"AutoConfig": "mine.Config", "AutoModelForImageClassification": "mine.Net"}
     refused("code of its own", lambda: configured(auto_map=own_code, model_type="of-nobody"))
     refused("does not say how images are prepared", lambda: (changed / "preprocessor_config.json").unlink())

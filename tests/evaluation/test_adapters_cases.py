@@ -218,7 +218,7 @@ def prefixed(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
             "does not fit squeezenet1_1",
         ),
         (lambda net: prefixed("_orig_mod.", net.state_dict()), {}, "does not fit squeezenet1_1"),
-        (lambda net: {"model": None, "ema": net.state_dict(), "epoch": 3}, {}, "holds no weights"),
+        (lambda net: {"model": None, "ema": net.state_dict(), "epoch": 3}, {}, "contains no weights"),
         (lambda net: {"state_dict": net.state_dict(), "best": np.float64(0.9)}, {}, "more than weights"),
         (lambda net: {"state_dict": net.state_dict(), "args": argparse.Namespace(lr=1)}, {}, "more than weights"),
         (lambda net: net, {}, "more than weights"),
@@ -252,7 +252,7 @@ def test_a_torchscript_file_is_told_as_that(tmp_path: Path) -> None:
 
     file = tmp_path / "model.pt"
     torch.jit.script(torch.nn.Linear(2, 2)).save(file)
-    with pytest.raises(UserError, match="is a TorchScript file, which holds a program"):
+    with pytest.raises(UserError, match="is a TorchScript file, which contains a program"):
         ModelUnderTest(wanted("file", file=str(file), name="squeezenet1_1", classes="cat, dog, fox"))
 
 

@@ -424,7 +424,7 @@ def test_a_file_may_name_a_superclass() -> None:
         (b"label,model class\n", "a.csv", "a.csv maps no label: add a line for each label."),
         (b"", "a.csv", "a.csv, line 1: it has to name"),
         (b"\xff\xfe\x00", "a.csv", "a.csv is no text in UTF-8"),
-        (b"x" * 1_000_001, "a.csv", "a mapping of classes has at most 1,000,000."),
+        (b"x" * 1_000_001, "a.csv", "a file of classes may have at most 1,000,000."),
         (b"labels = 3", "a.toml", "a.toml has no table [labels]"),
         (b"[labels\n", "a.toml", "a.toml is no TOML file"),
         (

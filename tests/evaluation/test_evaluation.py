@@ -186,7 +186,7 @@ def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"could be a program|cannot be read"):
         load(wanted(file=str(tmp_path / "evil.pt"), name="resnet18", classes="a, b"))
     torch.save({"epoch": 3}, tmp_path / "empty.pt")
-    with pytest.raises(UserError, match="holds no weights"):
+    with pytest.raises(UserError, match="contains no weights"):
         load(wanted(file=str(tmp_path / "empty.pt"), name="resnet18", classes="a, b"))
     save_file({"fc.weight": torch.zeros(2, 2)}, tmp_path / "bare.safetensors")
     bare = str(tmp_path / "bare.safetensors")

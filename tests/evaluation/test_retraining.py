@@ -199,7 +199,7 @@ def test_augmentation_changes_images_and_not_their_order(tmp_path: Path) -> None
 
 def test_an_empty_arm_a_broken_file_and_another_training_are_told(tmp_path: Path) -> None:
     examples = pictures(tmp_path / "images", 4)
-    with pytest.raises(UserError, match="nothing to learn from in “none”"):
+    with pytest.raises(UserError, match="“none” have no image in the training split"):
         train(net(), "classification", to_tensor, Arm("none", ()), QUICK, 1, lambda m: 0.0, tmp_path / "t")
     train(net(), "classification", to_tensor, Arm("a", examples), QUICK, 1, lambda m: 0.0, tmp_path / "t")
     with pytest.raises(ValueError, match="another training"):

@@ -334,7 +334,7 @@ def test_shipped_plans_are_offered_whole_but_for_the_place_of_their_data(client:
 def test_a_data_set_that_is_not_there_is_told_when_it_is_planned(client: TestClient, tmp_path: Path) -> None:
     reply = send(client, "plan-batch", plan=plan_text(tmp_path / "nowhere"))
     assert reply.status_code == 400 and reply.json()["field"] == "plan"
-    assert "is not there" in reply.json()["error"]
+    assert "does not exist" in reply.json()["error"]
 
 
 # Text of the pages
