@@ -126,9 +126,9 @@ def pairs_of_images(
 def count_pairs(
     true: NDArray[np.uint8], predicted: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
 ) -> Floats:
-    """Count the pixels of each image by the group in its mask and the predicted group: (images, groups, groups + 1), in
-    the order of `ClassMap.groups`. The last column counts pixels predicted as a class without a label. Pixels whose
-    mask has no mapped label are not counted.
+    """Return pixel counts by image, true group in the mask and predicted group, (images, groups, groups + 1). Groups
+    have the order of `ClassMap.groups`. The last column counts pixels predicted as a class without a label. Pixels
+    whose mask has no mapped label are not counted.
 
     `pairs` comes from `pairs_of_images`, `true` and `predicted` from `groups_of_numbers`. `true` is (kinds, 256), a row
     for each class numbering that masks use. `kind` gives each image's row in `true`.

@@ -57,7 +57,7 @@ class Unseen:
 
 
 class MeansOfSources:
-    """Means over sources of several shares, and samples of their possible true values.
+    """Means of several shares over all sources, and random samples of their possible true values.
 
     The samples come from the Bayesian bootstrap (Rubin 1981, Annals of Statistics 9): each sample gives the sources
     random weights. One additional source represents the unseen ones: in each sample, each of its shares is 0 or 1 with
@@ -100,7 +100,7 @@ class MeansOfSources:
 
     @property
     def samples(self) -> Floats:
-        """Samples of the means, (`SAMPLES`, k)."""
+        """Random samples of the means, (`SAMPLES`, k)."""
         if self._drawn is None:
             fate = np.random.default_rng(0)
             sums = in_groups(self._sums, fate)

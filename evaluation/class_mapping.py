@@ -219,9 +219,9 @@ def report_of(mapping: ClassMap) -> MappingReport:
 
 
 def read_mapping(data: bytes, name: str) -> OwnMapping:
-    """Parse a user's file: CSV with the columns `label` and `model class`, a line for each pair, or TOML, where
-    `[labels]` has a class or a list of classes for each label. A class is a name, an id of WordNet, a number or a
-    superclass; an empty one leaves the label out. Raises UserError, naming the line.
+    """Parse a user's file. CSV has the columns `label` and `model class`, and a line for each pair. TOML has a table
+    `[labels]` with a class or a list of classes for each label. A class is a name, a WordNet id, a number or a
+    superclass; an empty one leaves the label unmapped. Raises UserError, naming the line.
     """
     if len(data) > LARGEST_FILE:
         raise UserError(f"{name} has {len(data):,} bytes, but a file of classes may have at most {LARGEST_FILE:,}.")

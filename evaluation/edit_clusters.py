@@ -32,7 +32,7 @@ class EditCluster:
     p_value: float | None
     """P-value under the hypothesis that the edit has no influence on the change; None with too few sources."""
     p_adjusted: float | None
-    """P-value adjusted for all groups of all classes by Holm's method."""
+    """P-value adjusted by Holm's method for all groups of all classes; None without a p-value."""
 
 
 def edit_clusters(differences: Floats, change: Floats, source: Numbers, label: Numbers) -> tuple[EditCluster, ...]:

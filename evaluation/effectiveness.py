@@ -1,10 +1,10 @@
 """Error rates of a model under test on generated images, compared with their sources (the paper's RQ2). Pure.
 
-All figures use one of two weightings. Either each source weighs the same: its originals share that weight, and so do
-its test cases and its reconstructions. Or each test case weighs the same: a source then weighs as much as its test
-cases, also in figures on originals and reconstructions. Answers that cannot be compared with the label are left out and
-reported, never counted as wrong. Two models are compared on the same images, source by source: so the difficulty of a
-source, which both share, cancels.
+All figures use one of two weightings. Either each source weighs the same, and its test cases share this weight, as do
+its reconstructions. Or each test case weighs the same, and a source weighs as much as its test cases, also in figures
+on originals and reconstructions. Answers that cannot be compared with the label are left out and reported, never
+counted as wrong. Two models are compared on the same images, source by source, so that the difficulty of a source
+cancels.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Answers(Columns):
     right: NDArray[np.int8]
     """`RIGHT`, `WRONG`, or `UNKNOWN` if the answer cannot be compared with the label."""
     said: Numbers
-    """Index of the predicted label, from 0; -1 if the predicted class has no label."""
+    """Index of the label that the model predicts, from 0; -1 if the predicted class has no label."""
     confidence: Floats
     """Probability of the predicted label, or of the predicted class if it has no label, 0 to 1."""
     way: Numbers | None = None

@@ -37,7 +37,7 @@ Votes = Callable[[Flags], "tuple[Judged, Sequence[str]] | None"]
 
 @dataclass(frozen=True)
 class MethodImages(Columns):
-    """Test cases of several methods, column by column. Columns from `judged` on are `YES`, `NO` or `UNKNOWN`."""
+    """Test cases of several methods, column by column. The columns from `judged` on hold `YES`, `NO` or `UNKNOWN`."""
 
     method: Numbers
     source: Numbers

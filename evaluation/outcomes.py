@@ -54,7 +54,7 @@ def outcome_of(
 
 @lru_cache(maxsize=256)
 def mapped_label(label: str, classes: tuple[str, ...]) -> MappedLabel:
-    """Return the classes of a model that are right for a label, by the rules of `class_mapping`."""
+    """Return the label with the classes of a model that are right for it, by the rules of `class_mapping`."""
     return map_classes((label,), classes).labels[0]
 
 

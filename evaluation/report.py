@@ -183,7 +183,7 @@ def markdown(
     edits: Tables | None = None,
     losses: LossEffect | None = None,
 ) -> str:
-    """Return the report as Markdown. `edits` and `losses` are as in `rows`."""
+    """Return the report as Markdown, with the tables of edits and the lost classes of a segmenter (see `rows`)."""
     figures = [*_figures(found), *(_figures(losses) if losses is not None else [])]
     return TEMPLATES.lines(
         "report.md",

@@ -55,11 +55,11 @@ class Pixels(Columns):
 
 @dataclass(frozen=True)
 class Losses:
-    """Protected classes that a segmenter loses in each image. `way` is the number of the image's control set."""
+    """Protected classes that a segmenter loses on images: it finds them on the original only. `way`: control set."""
 
     source: Numbers
     right: NDArray[np.int8]
-    """`WRONG` if the segmenter loses a class, `RIGHT` if it loses none, `UNKNOWN` if it has none to lose."""
+    """`WRONG` if the segmenter loses a class, `RIGHT` if it loses none, `UNKNOWN` if no class could be lost."""
     lost: Flags
     """(images, classes): True if the segmenter loses the class. For originals, True if it does not find the class."""
     could: Flags

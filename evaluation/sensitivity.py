@@ -42,7 +42,7 @@ class SensitivityRow:
     """Number of newly wrong test cases. It is counted even with too few test cases for a share."""
     p_value: float | None
     p_adjusted: float | None
-    """P-value adjusted for all rows of the table by Holm's method."""
+    """P-value adjusted by Holm's method for all rows of the table; None without a p-value."""
 
     @property
     def hurts(self) -> bool:

@@ -482,7 +482,7 @@ class _Text:
 
 
 def entries(file: BinaryIO) -> Iterator[tuple[str, Any, int, int]]:
-    """Yield each entry of the lists in a JSON object: list name, entry, offset, size. Raises ValueError if invalid."""
+    """Yield (list name, entry, offset, size) for each entry of a JSON object's lists. Raises ValueError if invalid."""
     text = _Text(file)
     for _ in text.parts("{", "}"):
         name, _, _ = text.value()

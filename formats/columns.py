@@ -21,7 +21,7 @@ _ROWS = 64
 _GROUPS = 2
 """Maximum number of Parquet row groups in memory. A row group of ImageNet takes some ten megabytes."""
 _LABELS = 4096
-"""Number of rows whose labels are read at once."""
+"""Number of rows to read at once when only their labels are read."""
 MOST_ROWS = 2_000_000
 """Maximum number of rows of a table. A small file may hold so many equal rows that an import takes hours."""
 

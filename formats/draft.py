@@ -51,7 +51,7 @@ _BEFORE = ".before"
 _DETAILED_AT_ONCE = 200
 """Number of examples whose captions, edits and other facts are in memory at once."""
 DETAILS = ("labels", "captions", "edits", "classes of masks", "splits")
-"""Kinds of details of an example that a format may or may not be able to store."""
+"""Kinds of details of an example. A format may store some of them besides its pictures."""
 _AHEAD = 4
 """Maximum number of files per thread that wait in memory."""
 

@@ -1,4 +1,4 @@
-"""Write a test set as files in a chosen format."""
+"""Write a test set as files in a format of the user's choice."""
 
 from __future__ import annotations
 

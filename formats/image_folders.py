@@ -41,7 +41,7 @@ _NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")
 
 
 def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write torchvision's ImageFolder: SPLIT/LABEL/NAME.png, and masks apart. Raises UserError without labels."""
+    """Write torchvision's ImageFolder: SPLIT/LABEL/NAME.png, masks elsewhere. Raises UserError without labels."""
     require_each(
         examples, [example for example in examples if not example.label], "label", "ImageFolder of torchvision"
     )

@@ -1,4 +1,4 @@
-"""The table of formats, with the reader and the writer of each format."""
+"""Table of all formats of data sets and test sets, with their readers and writers."""
 
 from __future__ import annotations
 

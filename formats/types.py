@@ -56,7 +56,7 @@ class TestSet:
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of reading a test set from files."""
+    """Result of reading a test set from files: its examples and the report."""
 
     examples: tuple[Example, ...]
     """Examples sorted by name. The files are in the folder that the reader was given, named by SHA-256."""

@@ -79,7 +79,7 @@ class ShardSource(Source):
         )
 
     def count(self) -> int:
-        """Return the number of images, counted by the file names in the shards."""
+        """Return the number of images, from the file names in the shards."""
         names = list(self.files.names) if not self._shards else []
         for shard in self._shards:
             with suppress(UserError, OSError):  # the reader reports the error

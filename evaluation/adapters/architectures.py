@@ -351,7 +351,7 @@ def torchvision_names() -> dict[str, TaskKind]:
 
 
 def _size(size: Sequence[int]) -> tuple[int, int] | None:
-    """Return (width, height) for a size of torchvision or timm, which is (height, width) or (side,); None if empty."""
+    """Return (width, height) for a size of torchvision or timm: (height, width) or (side,). None if it is empty."""
     return (int(size[-1]), int(size[0])) if size else None
 
 

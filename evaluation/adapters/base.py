@@ -31,8 +31,8 @@ class Output:
 
 
 DOUBT_SIDE = 64
-"""Maximum number of rows, and of columns, of evenly spaced pixels at which a segmenter's uncertainty is measured.
-Neighbouring pixels are nearly equally uncertain."""
+"""Side of the largest grid of pixels at which a segmenter's uncertainty is measured. A grid suffices, as neighbouring
+pixels are nearly equally uncertain."""
 
 NO_NUMBER = (
     "The model under test answers with NaN or infinite numbers. Its weights are damaged, or its mean and std are "
@@ -41,7 +41,7 @@ NO_NUMBER = (
 
 
 class Adapter(Protocol):
-    """A loaded model under test."""
+    """A loaded model under test, with one interface for all libraries and servers."""
 
     kind: TaskKind
     identity: ModelIdentity
@@ -58,7 +58,7 @@ class Adapter(Protocol):
 
 
 class LocalAdapter:
-    """Base of the adapters for models that run in this process."""
+    """Base class of the adapters whose models run in this process."""
 
     kind: TaskKind
     identity: ModelIdentity

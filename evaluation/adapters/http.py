@@ -73,7 +73,7 @@ class _Passing(Exception):
 
 
 class HttpAdapter:
-    """A model behind an address."""
+    """A model under test that a server at an HTTP address runs."""
 
     def __init__(self, settings: UnderTestSettings) -> None:
         """Asks the server to describe itself. Raises UserError if it does not answer, or its classes stay unknown."""

@@ -35,7 +35,7 @@ _MISSING = DataTable(__file__, str, "missing")
 
 @dataclass(frozen=True)
 class Network:
-    """A loaded network."""
+    """A loaded network, with its identity and its preparation of images."""
 
     net: Any
     """A torch module. It takes normalised pixels (n, 3, h, w) and returns logits (n, classes) or (n, classes, h, w)."""

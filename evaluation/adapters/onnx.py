@@ -33,7 +33,7 @@ _TO_GIVE = DataTable(__file__, str, "to_give")
 
 
 class OnnxAdapter(LocalAdapter):
-    """A model in an ONNX file, on the GPU if onnxruntime supports it."""
+    """Runs a model from an ONNX file, on the GPU if onnxruntime supports it."""
 
     def __init__(self, settings: UnderTestSettings) -> None:
         """Loads the file. Raises UserError if it cannot be used, or if it contradicts the settings."""

@@ -1,1 +1,1 @@
-"""Retraining: splitting the data, training the arms, and the statistics of their gains."""
+"""Retraining: split the data, train a model on several data sets (arms), and compare their gains."""

@@ -102,7 +102,7 @@ class Arms:
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
         """Return the recovered share of each arm except the baseline. It has no value with too few seeds or sources, or
-        if the baseline loses nothing on generated images, perhaps by chance.
+        if the baseline loses nothing on generated images, or its loss may be chance.
         """
         base = self._means[self._baseline]
         others = (arm for arm in self._means if arm != self._baseline)
@@ -213,8 +213,8 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     ids, sources = np.union1d(after.ids, before.ids), min(after.sources, before.sources)
 
     def spread_out(one: _Mean) -> Floats:
-        """Return deviations from the mean, (seeds, sources of both sets), 0 for sources that the set lacks. They are
-        scaled to keep the variance of the mean.
+        """Return deviations from the mean, (seeds, all sources of two sets); 0 for a source that this set lacks. They
+        are scaled so that the variance of the mean stays the same.
         """
         found = np.zeros((one.seeds, len(ids)))
         found[:, np.searchsorted(ids, one.ids)] = (one.table - one.value) * len(ids) / one.sources
