@@ -126,7 +126,7 @@ class ModelUnderTest:
                 if len(prepared) == 1:
                     raise UserError(
                         f"For the model under test, {self.name}, there is not enough memory for a single image of "
-                        f"{prepared[0][1][0]} × {prepared[0][1][1]} pixels: free some, or take a smaller model."
+                        f"{prepared[0][1][0]} × {prepared[0][1][1]} pixels: free some, or choose a smaller model."
                     ) from error
             # Memory can be freed only here: inside `except`, the error still holds tensors.
             self.at_once = max(1, len(prepared) // 2)

@@ -122,8 +122,8 @@ def open_files(source: Path, report: Report, scratch: Path | None = None, follow
             return _Zip(source, scratch, report)
         if scratch is None and _unpacker(source) is not None:
             raise UserError(
-                f"{source.name} is compressed as a whole, so that none of its files can be read alone: make a plain "
-                "tar of it (gunzip, bunzip2 or unxz), or unpack it.",
+                f"{source.name} is compressed as a whole, so its files cannot be read one by one: make a plain tar "
+                "of it (gunzip, bunzip2 or unxz), or unpack it.",
                 field="source",
             )
         return _Tar(source if scratch is None else _plain_tar(source, scratch), scratch, report)

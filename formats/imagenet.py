@@ -88,8 +88,8 @@ class ImagenetSource(Source):
         tars = {name: file for name, file in (("train", TRAIN_TAR), ("val", VAL_TAR)) if files.has(file)}
         if tars and not self._names.labels:
             raise UserError(
-                f"{DEVKIT}.tar.gz is not beside {next(iter(tars.values()))}: put it there, as it holds the names of "
-                "the classes and the labels of the validation images.",
+                f"{DEVKIT}.tar.gz is not beside {next(iter(tars.values()))}: put it there. It contains the class "
+                "names and the labels of the validation images.",
                 field="root",
             )
         if "train" in tars:

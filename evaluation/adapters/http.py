@@ -131,7 +131,7 @@ class HttpAdapter:
         if own and named and set(own) != set(named):
             other = sorted(set(own) ^ set(named))[0]
             raise UserError(
-                f"The server at {self._address} has {len(own)} classes, and {len(named)} are given. They differ: "
+                f"The server at {self._address} has {len(own)} classes, but {len(named)} are given. The lists differ: "
                 f"{other[:60]!r} is only in one list. Correct your list, or leave it empty.",
                 field="classes",
             )

@@ -251,5 +251,5 @@ def not_fetched(name: str, where: str, error: Exception) -> UserError:
     """Return the error for weights that cannot be fetched."""
     return UserError(
         f"The weights of {name} of {where} could not be fetched ({type(error).__name__}): connect to the network and "
-        "try again, or give a checkpoint file that is on this machine."
+        "try again, or give a checkpoint file on this machine."
     )

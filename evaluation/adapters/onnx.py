@@ -60,7 +60,7 @@ class OnnxAdapter(LocalAdapter):
         except MemoryError as error:
             raise UserError(
                 f"There is not enough memory to run {file.name} on a picture of {size[0]} × {size[1]} pixels: free "
-                "some, or choose a smaller size or model."
+                "some memory, or choose a smaller size or model."
             ) from error
         self.kind: TaskKind = output.kind
         self._found = output
@@ -316,6 +316,6 @@ def _session(content: bytes, who: str) -> Any:
         return onnxruntime.InferenceSession(content, options, providers=providers)
     except Exception as error:  # onnxruntime has one error class for each error code
         if out_of_memory(error):
-            raise UserError(f"There is not enough memory for {who}: free some, or take a smaller model.") from error
+            raise UserError(f"There is not enough memory for {who}: free some, or choose a smaller model.") from error
         why = " ".join(str(error).split()).rpartition(" : ")[2]
         raise UserError(f"{who} cannot be run by onnxruntime: {why[:200].rstrip('.')}.") from error

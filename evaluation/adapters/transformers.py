@@ -134,7 +134,7 @@ def _load(folder: Path, called: str, kind: TaskKind, own_code: bool) -> Any:
     except Exception as error:  # of transformers, of safetensors or of the operating system
         if out_of_memory(error):
             raise UserError(
-                f"There is not enough memory to load {called}: free some, or take a smaller model."
+                f"There is not enough memory to load {called}: free some memory, or choose a smaller model."
             ) from error
         if own_code:
             raise UserError(
