@@ -104,7 +104,7 @@ class SceneSource(PathSource):
         self.classes: Mapping[int, str] | None = class_tables.class_table(class_tables.CITYSCAPES).names
         self.numbers: Mapping[int, int] | None = None
         self._there: dict[str, bool] = {}
-        """Whether each folder of masks exists, for folders that were looked for."""
+        """True for folders of masks that exist, False for other folders that were looked for."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
