@@ -1,4 +1,4 @@
-"""Estimates which changes break a model, alone or together: main effects and two-way interactions of factors. Pure.
+"""Estimate which edits break a model, alone or together: main effects and two-way interactions of factors. Pure.
 
 A factor is an edit type, such as weather. Its levels are “unchanged” and each alternative. A main effect is the effect
 of a level with all other factors unchanged. An interaction is the effect of two levels together, minus the sum of their

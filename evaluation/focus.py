@@ -3,9 +3,9 @@ and figures computed from these maps.
 
 All figures are 0 to 1. Pointing game (Zhang et al., IJCV 2018): 1 if the highest place of the map is in the mask.
 Relevance mass (Arras et al., Information Fusion 2022): the share of the map that is in the mask. Insertion and deletion
-(Petsiuk et al., BMVC 2018): the area under the curve of the probability, while the map's highest pixels are revealed or
-removed. AIC and SIC (Kapishnikov et al., ICCV 2019): by the package `saliency`. Purity: the share of the nearest images
-of other sources, by the model's features, that have the same label. Loads torch at first use.
+(Petsiuk et al., BMVC 2018): the area under the curve of the probability, while the map's highest pixels are shown in a
+blurred picture, or made grey. AIC and SIC (Kapishnikov et al., ICCV 2019): by the package `saliency`. Purity: the share
+of the nearest images of other sources, by the model's features, that have the same label. Loads torch at first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Methods that make test cases, such as DILLEMA and LANCE, compared on the same sources. Pure.
+"""Compare methods that make test cases, such as DILLEMA and LANCE, on the same sources. Pure.
 
 A figure of a method has a 95 % interval over sources. A difference is a method's figure minus the reference method's
 figure, over the sources that both have. So the difficulty of a source, which both share, cancels. In shares each source

@@ -3,18 +3,18 @@
 Each source weighs the same, and its test cases share its weight. The images are divided into strata, such as "wrong,
 weather": a sample of each is judged with one question, and the law of total probability combines them. An image that
 the model gets right is never wrong and valid, so strata of right images need no votes for that figure. A stratum of
-wrong images without votes gives bounds: none of it is valid, or all of it is.
+wrong images without votes gives bounds: none of its images is valid, or all are.
 
 If every image has a score of how likely people find it valid, the score is used for all images and the votes correct
 its errors (prediction-powered inference, Angelopoulos et al. 2023, Science 382; the weight of the score as in PPI++,
-2023). A bad score makes no figure wrong, only its interval wider.
+2023). A bad score does not bias a figure, but widens its interval.
 
 Intervals are quantiles of draws. Sources get random weights (the Bayesian bootstrap of Rubin 1981, Annals of Statistics
-9), with one additional, unseen source: all its images are right, or all are wrong, and then none of them is valid, or
-all are. For the share of one kind of equal sources this is midway between the two ends of Clopper and Pearson (1934,
-Biometrika 26); for others it is the mean of the two bounds of Gaffke (2005). Single votes and control items give draws
-of the true state of each judged image (`worker_errors`). Unknown states count as invalid for the lower end and as valid
-for the upper one (Manski 1989, Journal of Human Resources 24).
+9), with one additional, unseen source: its images are all right, or all wrong and invalid, or all wrong and valid. For
+the share of one kind of equal sources this is midway between the two ends of Clopper and Pearson (1934, Biometrika 26);
+for others it is the mean of the two bounds of Gaffke (2005). Single votes and control items give draws of the true
+state of each judged image (`worker_errors`). Unknown states count as invalid for the lower end and as valid for the
+upper one (Manski 1989, Journal of Human Resources 24).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Estimate the true state of judged images from single votes and from each worker's errors. Pure.
 
 A consensus takes every vote for the truth: two workers who always say yes make invalid images valid, or leave them
-without a consensus. Control items have a known answer. They show how often each worker calls a valid image valid, and
-an invalid one. The model is by Dawid and Skene (1979, Applied Statistics 28), with control items as known images,
-fitted by Gibbs sampling, so that every draw includes the uncertainty of the rates. Workers are drawn from a population
+without a consensus. Control items have a known answer. They show how often each worker is right on valid images, and on
+invalid ones. The model is by Dawid and Skene (1979, Applied Statistics 28), with control items as known images, fitted
+by Gibbs sampling, so that every draw includes the uncertainty of the rates. Workers are drawn from a population
 (partial pooling), since each sees only a few control items.
 
 A third state beside valid and invalid is "hard": people vote as if they tossed a coin, so their votes say nothing.

@@ -32,8 +32,8 @@ def export(
     To save memory, `examples` may lack captions, edits and other facts. Then `complete` gets some hundred examples at a
     time, and returns them with these facts. Until the folder is complete, its name contains "unfinished". A failed or
     stopped export leaves no files. Raises UserError for an unknown or read-only format, an empty set, a missing or
-    damaged file, a set that the format cannot hold, a full disk, or a folder with files (with `replace`: with files
-    that are of no earlier export). Raises ValueError for unsafe or repeated names. Errors of `progress` stop the
+    damaged file, a set that the format cannot hold, a full disk, or a folder with files. With `replace`, the folder may
+    have the files of an earlier export. Raises ValueError for unsafe or repeated names. Errors of `progress` stop the
     export.
     """
     ordered = sorted(examples, key=lambda example: (SPLITS.index(example.split), example.name))
