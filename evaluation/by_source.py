@@ -145,8 +145,8 @@ def chance_weights() -> Floats:
 
 
 def matched(source: Numbers, way: Numbers, control_source: Numbers, control_way: Numbers) -> tuple[Flags, Floats]:
-    """Return flags of the test cases that have a control image, and a weight for each control image. Both share a
-    source and a control set (`way`). A source's controls weigh as much as its test cases of the same set.
+    """Return flags: True for each test case with a control image of the same source and control set (`way`). Also
+    return a weight for each control image: a source's controls weigh as much as its test cases of the same set.
     """
     ways = 1 + int(max(way.max(initial=0), control_way.max(initial=0)))
     own, other = source * ways + way, control_source * ways + control_way

@@ -102,7 +102,7 @@ class ModelUnderTest:
         return Image.fromarray((pixels.clip(0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0))
 
     def grad_cam(self) -> GradCam:
-        """Return an object that computes Grad-CAM maps. Raises UserError if the model is no classifier of torch."""
+        """Return an object that computes Grad-CAM maps. Raises UserError if the model is not a classifier in torch."""
         adapter = self._adapter
         if self.kind != "classification":
             raise UserError(f"{self.name} is a segmenter; only classifiers have Grad-CAM maps: choose a classifier.")

@@ -38,7 +38,7 @@ USUAL = 0.05
 SHARED = 0.9
 """Assumed share of weak cells among the cells of a weak alternative or a weak label."""
 PSEUDO, PSEUDO_CELLS = 2.0, 20.0
-"""Strength of the prior `USUAL`: a number of alternatives or labels, and a number of cells, that it counts as."""
+"""Strength of the prior `USUAL`, as a number of alternatives or labels, and as a number of cells."""
 UNSURE = 1.0
 """Extra evidence that a cell will likely need, as the logarithm of an e-value. It pays for the uniform prior of the
 cell's share of faults."""

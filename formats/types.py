@@ -159,7 +159,7 @@ class Found:
     row: Row | None = None
     """Details of the example that the format itself holds; None without any."""
     numbers: Mapping[int, int] | None = None
-    """Number in `classes` of each number in the mask file; None if these numbers are equal."""
+    """Map from numbers in the mask file to numbers in `classes`; None if both are the same."""
     key: str = ""
     """Key of the item in the data set, the same at each reading. The default is the file's name."""
     attributes: Mapping[str, str] = field(default_factory=dict)

@@ -233,7 +233,7 @@ class HttpAdapter:
         return [task.result() for task in tasks]
 
     async def _tried(self, client: Any, free: asyncio.Semaphore, method: str, body: Any) -> _Answer:
-        """Send one request, and again if it fails temporarily. Return the answer."""
+        """Return the answer to one request. Send the request again after a temporary failure."""
         number = 0
         async with free:
             while True:

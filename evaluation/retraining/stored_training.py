@@ -72,7 +72,7 @@ class KeptState:
 
 
 def kept_state(folder: Path) -> KeptState | None:
-    """Return the state that is stored in a training's folder; None before the tuning images were scored first."""
+    """Return the state stored in a training's folder; None before the tuning images were scored for the first time."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         training, (_, score) = about["training"], about["best"]
@@ -180,7 +180,7 @@ def said_before(
 
 
 def right_of(kind: TaskKind, answers: Floats) -> Floats:
-    """Return the share of each image that is right, 0 to 1: 0 or 1 for a classifier, right pixels for a segmenter."""
+    """Return how right each image is, 0 to 1. A classifier has 0 or 1, a segmenter its share of right pixels."""
     if kind == "classification":
         return answers
     return np.diagonal(answers, axis1=1, axis2=2).sum(axis=1) / answers.sum(axis=(1, 2))
