@@ -118,7 +118,7 @@ def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, in
 
 
 def _categories(files: Files) -> tuple[str, ...]:
-    """Return the class names in the order of the column y, up to the first missing number. Later ones have no images."""
+    """Return the class names in the order of the column y, up to the first missing number. Later ones lack images."""
     if not files.has("categories.csv"):
         return ()
     rows = csv.DictReader(lines_in(files, "categories.csv"))
