@@ -35,7 +35,7 @@ PLANNED = 20_000.0
 TIMES = 3
 EVERYTHING = Subject(None, ImageFilter())
 ALIKE_SCENES, FRAMES = 0.5, 0.02
-"""Weight of what all pictures have in common (a bright sky, a dark street). Then the share of sources that are almost
+"""Weight of the look that all pictures share (a bright sky, a dark street), and the share of sources that are almost
 equal to the source before, like frames of a film."""
 T = TypeVar("T")
 

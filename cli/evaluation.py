@@ -2,9 +2,9 @@
 
 The report goes to stdout, as Markdown or with `--json` as data; progress goes to stderr. The model first predicts all
 new images, and the predictions are stored. A stopped training resumes. A user's mistake ends with one sentence and exit
-code 2. `gate` ends with 1 if the model is worse, and 4 if that cannot be told. Otherwise the exit code is 3 after
-unreadable images, 130 after Ctrl-C, 143 after SIGTERM, and 141 if the reader of the
-output stops reading. In all cases, predictions and trainings are kept.
+code 2. `gate` ends with 1 if the model is worse, and 4 if there are too few images to say. Otherwise the exit code is 3
+after unreadable images, 130 after Ctrl-C, 143 after SIGTERM, and 141 if the reader of the output stops reading.
+Predictions and trainings are kept in all cases.
 """
 
 from __future__ import annotations

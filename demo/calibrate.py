@@ -159,7 +159,7 @@ class Measured:
 
 def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Bands:
     """Raise the values from which checks pass, until few broken images pass all checks. Each step excludes one broken
-    image by a check of one of its defects: the check that thereby excludes the fewest good images.
+    image by a check of one of its defects: the check that excludes the fewest good images with it.
     """
     raised_bands = dict(bands)
 

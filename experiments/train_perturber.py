@@ -235,7 +235,7 @@ def learn(base: Base, train: list[Encoded], out: list[Encoded], plan: Plan, fold
 
 
 def with_adapter(base: Base, folder: Path) -> PeftModel:
-    """Return the model with the LoRA from a folder. Raises UserError if there is none, or if it was trained on another
+    """Return the model with the LoRA from a folder. Raises UserError if none exists, or if it was trained on another
     model.
     """
     from peft import LoraConfig, PeftConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict

@@ -75,7 +75,7 @@ class Source:
         raise NotImplementedError
 
     def at(self, key: str) -> Found:
-        """Return the item with this key. Raises UserError if there is none."""
+        """Return the item with this key. Raises UserError if none exists."""
         if self._by_key is None:
             with self.report.muted():
                 self._by_key = {found.key: found for found in self.find()}

@@ -356,7 +356,7 @@ class Models(Protocol):
 
     @property
     def judge(self) -> LanguageModel:
-        """The model that judges images, which sees a request's pictures. Raises UserError if there is none."""
+        """The model that judges images, which sees a request's pictures. Raises UserError if none exists."""
 
     @property
     def embedder(self) -> Embedder: ...

@@ -41,7 +41,7 @@ _COMPARISONS = DataTable(__file__, Comparison, "comparisons")
 
 
 def damage(workspace: Path) -> tuple[str, ...]:
-    """Return one sentence for each damage found; () if there is none. The workspace may be in use."""
+    """Return one sentence for each damage found; () if none exists. The workspace may be in use."""
     path = workspace / DATABASE
     images = ImageFiles(workspace / IMAGES)
     try:

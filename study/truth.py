@@ -42,7 +42,7 @@ def sight(image: str, source: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class AnswerKey:
-    """True answers by `sight` (a hash of what a worker sees). A guess replaces an unknown answer."""
+    """True answers by `sight` (a hash of the item as a worker sees it). A guess replaces an unknown answer."""
 
     known: Mapping[str, str] = field(default_factory=dict)
     valid: float = 0.95

@@ -107,7 +107,7 @@ class Goal:
 
     @property
     def compared(self) -> str:
-        """Another figure for comparison, with its name. "-" if there is none."""
+        """Another figure for comparison, with its name. "-" if none exists."""
         if self.beside is None:
             return "-"
         return f"{self.rule.beside_is}: {in_unit(self.beside, self.rule.beside_unit)}"

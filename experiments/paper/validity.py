@@ -60,7 +60,7 @@ class StudyResult:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often the interval for one figure contains the truth if a study is repeated."""
+    """Share of repeated studies in which the interval for one figure contains the truth."""
 
     figure: str
     annotators: str

@@ -195,7 +195,7 @@ def mask_key(mask: NamedMask | None) -> object:
 
 
 class Preparations:
-    """A cache of what methods prepared for the latest sources. Captions and seeds share it. Thread-safe."""
+    """A cache of the values that methods prepared for the latest sources. Captions and seeds share it. Thread-safe."""
 
     def __init__(self) -> None:
         self._latest = Latest[Prepared](4)

@@ -254,7 +254,7 @@ class Models:
         return section.name_on(kind) if kind in section.controlnets else ""
 
     def detector(self, kind: ControlKind) -> Detector:
-        """Return the model that draws a kind of control image, such as depth. Raises UserError if there is none."""
+        """Return the model that draws a kind of control image, such as depth. Raises UserError if none exists."""
         role = f"detector of {kind}"
         if role not in self._held:
             raise UserError(f"This profile has no model for {kind}: choose another kind of control image.")

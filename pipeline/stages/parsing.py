@@ -144,7 +144,7 @@ def read_together(reply: str) -> CombinedReply:
 
 
 def object_with(reply: str, name: str) -> dict[str, Any] | None:
-    """Return the first JSON object in a reply that has this property; None if there is none."""
+    """Return the first JSON object in a reply that has this property; None if none exists."""
     start = reply.find("{")
     while start >= 0:
         try:

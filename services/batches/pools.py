@@ -48,7 +48,7 @@ def workers_here(spare: int = 0) -> int:
 
 
 def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callable[[], bool]) -> Generator[Returned]:
-    """Send lots (groups of work) to a pool, and yield the lots that come back. `next_lot` returns None if there is none
+    """Send lots (groups of work) to a pool, and yield the lots that come back. `next_lot` returns None if none exists
     now. End, and close the pool, when all lots are back or `is_stopped` returns True.
     """
     try:

@@ -1,7 +1,7 @@
 """The images of a subject (an evaluation's images) as columns: originals, test cases and reconstructions, with label,
 source, split and mask. Test cases and reconstructions are never mixed: in any filter or test set, an image is a
 reconstruction if its recipe is the control of another (`Recipe.control`). Reconstructions of the same sources count
-wherever they are in the workspace, for each recipe whose control they are.
+anywhere in the workspace, for each recipe whose control they are.
 
 A rejected image counts in no figure, in any subject: a fault on it is not the model's. That holds for a released
 version too, which keeps the image. Its figures then exclude it, and a note says how many are excluded.
@@ -77,7 +77,7 @@ class Masks:
 
 
 def masks_of(masks: Sequence[MaskOf]) -> Masks:
-    """Return masks as columns. `masks` has one for each image: `NO_MASK` if there is none."""
+    """Return masks as columns. `masks` has one for each image: `NO_MASK` if none exists."""
     number = {NO_MASK: -1}
     numbers = [number.setdefault(mask if mask[0] else NO_MASK, len(number) - 1) for mask in masks]
     known = list(number)[1:]

@@ -334,7 +334,7 @@ class AnnotationService:
         return sha
 
     def example(self, study_id: str, number: int, worker: str) -> str:
-        """Return the SHA-256 of a study's example `number` (from 0). Raises NotYours if there is none."""
+        """Return the SHA-256 of a study's example `number` (from 0). Raises NotYours if none exists."""
         examples = self._of(study_id, worker)[0].rules.examples
         if not 0 <= number < len(examples):
             raise NotYours

@@ -281,7 +281,7 @@ class Batches(Repository):
 
     @write
     def claim(self, db: Db, batch: int, stage: Pass) -> tuple[Piece, ...]:
-        """Lease the next planned lot (pieces of work leased together) to this process; () if there is none.
+        """Lease the next planned lot (pieces of work leased together) to this process; () if none exists.
 
         If a worker died during work on the lot, lease only one piece, to find the piece that kills workers.
         """

@@ -150,7 +150,7 @@ class Catalogue(Repository):
 
     @read
     def most_read(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> str:
-        """Return the key of the model under test with most predictions for the matching images; "" if there is none."""
+        """Return the key of the model under test with most predictions for the matching images; "" if none exists."""
         selection = Selection(db, image_filter)
         return selection.most_read(selection.whole)
 

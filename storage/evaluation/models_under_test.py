@@ -116,7 +116,7 @@ class ModelsUnderTest(Repository):
         return next((_stored(row) for row in db.query(_QUERIES["asked_for"], [settings_key])), None)
 
     def key_of(self, settings_key: str) -> str:
-        """Return the key of the model that these settings loaded last; `settings_key` itself if there is none."""
+        """Return the key of the model that these settings loaded last; `settings_key` itself if none exists."""
         model = self.asked_for(settings_key)
         return settings_key if model is None else model.key
 

@@ -111,7 +111,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def refusal(db: Db) -> str:
-    """Return the reason why this version must not change the file, as the end of a sentence; "" if there is none."""
+    """Return the reason why this version must not change the file, as the end of a sentence; "" if none exists."""
     if not db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
         return ""  # an empty file may become a workspace
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:

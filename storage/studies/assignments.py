@@ -302,7 +302,7 @@ def _may_write(db: Db, study_id: str, worker: str) -> Rules:
 
 
 def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
-    """Return the worker's latest answered assignment; None if there is none or it cannot be undone."""
+    """Return the worker's latest answered assignment; None if none exists or it cannot be undone."""
     values = {"study": study_id, "worker": worker}
     row = first_row(db, _QUERIES["to_undo"], values)
     # A worker who has read the feedback would only repeat the right answer.

@@ -51,7 +51,7 @@ class FormatWords:
     """Folder name of each split whose folder has another name than the split; "" is for images without a split."""
 
     def line_of(self, folder: str, splits: Collection[Split]) -> str:
-        """Return the line of Python that loads the test split from `folder`, or another split if there is none."""
+        """Return the line of Python that loads the test split from `folder`, or another split if none exists."""
         split = split_to_load(splits)
         return self.line.replace("test", self.folders.get(split, split)).replace("SET", folder)
 

@@ -148,7 +148,7 @@ def prompt_panel(stage: StageName, state: RunState) -> Html:
 
 
 def _said(stage: StageName, state: RunState) -> tuple[str, str, str] | None:
-    """Return (description, prompt, reply) of the latest try, or None if there is none."""
+    """Return (description, prompt, reply) of the latest try, or None if none exists."""
     problem = state.problems.get(stage)
     if problem is not None and problem.prompt:
         return "The last try, whose reply could not be read", problem.prompt, problem.raw_reply
@@ -174,7 +174,7 @@ def history(
     versions: tuple[StoredValue, ...], summary: Callable[[Any], str], names: Mapping[str, str], current: int
 ) -> Html:
     """Return the versions of a stage's value, newest first, with buttons to restore them. `current` is the id of the
-    current version, or 0 if there is none.
+    current version, or 0 if none exists.
     """
     rows = [(version, _when(version.created), summary(version.value.value)) for version in reversed(versions)]
     return render("explore/history.html", rows=rows, names=names, held=current)

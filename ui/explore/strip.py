@@ -68,7 +68,7 @@ class Strip:
         return next(iter(self.cases or self.all), None)
 
     def next_unreviewed(self, case: StoredTestCase) -> StoredTestCase | None:
-        """Return the next result after `case` without a review; after the last, begin again. None if there is none."""
+        """Return the next result after `case` without a review; after the last, begin again. None if none exists."""
         shown = self.cases if any(other.review is None and other.id != case.id for other in self.cases) else self.all
         # The filter may hide `case` itself, so its place among all results decides which one is next.
         order = [other.id for other in self.all]

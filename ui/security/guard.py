@@ -204,7 +204,7 @@ class Guard:
 
 
 def _shown(connection: HTTPConnection) -> str:
-    """Return the token in the header `Authorization: Bearer TOKEN`; "" if there is none or it looks wrong."""
+    """Return the token in the header `Authorization: Bearer TOKEN`; "" if none exists or it looks wrong."""
     scheme, _, text = connection.headers.get("authorization", "").partition(" ")
     return text.strip() if scheme.lower() == "bearer" and text.strip().startswith(MARK) else ""
 

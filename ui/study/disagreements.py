@@ -145,7 +145,7 @@ def all_disagreements(report: StudyReport, data: StudyData, shown: DisagreementF
 def adjudication_page(
     report: StudyReport, data: StudyData, item: int | None, question: str, sizes: Mapping[str, Size]
 ) -> Html:
-    """Return the page to adjudicate the requested case, or the first undecided one; a message if there is none."""
+    """Return the page to adjudicate the requested case, or the first undecided one; a message if none exists."""
     found = cases(report)
     if not found:
         return render("study/nothing_to_adjudicate.html", report=report)

@@ -869,7 +869,7 @@ def validity(judged: pd.DataFrame, ballots: pd.DataFrame, strata: int, weighing:
     asked_of, in_cell = (np.bincount(cell[one], minlength=cells) for one in (voted, ~outside))
     pool, raised, of_wrong = pools_of_cells(in_cell, asked_of)
     pools = len(of_wrong)
-    # Nothing is known of images outside of what was judged.
+    # Nothing is known of images outside of the judged ones.
     pool_of = np.where(outside, -1, pool[cell])
     is_unknown = pool_of < 0
     voters = np.flatnonzero(voted & ~is_unknown)
