@@ -178,7 +178,7 @@ def cases(work: SourceWork) -> Sequence[Any]:
 
 
 def forget(driver: Driver) -> None:
-    """Empty the caches of driver and models, so that every text and image is new to each way."""
+    """Empty the caches of driver and models, so that each way of drawing computes every text and image again."""
     driver.preparations = Preparations()
     # The casts let mypy report a renamed attribute.
     cast(Clip, driver.models.embedder)._known._kept.clear()

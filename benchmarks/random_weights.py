@@ -37,7 +37,7 @@ _LAYERS = _layers(32, 64, 2, 2)
 def save_stable_diffusion(folder: Path, tiny: bool = False) -> tuple[Path, Path]:
     """Save Stable Diffusion 1.5 with its safety checker, and a ControlNet, unless they exist. Return both folders. The
     weights are in half precision and safetensors, as published. A tiny model has attention in only one block, so that
-    only one variant is compiled.
+    torch compiles only one kind of block.
     """
     import torch
     from diffusers import (

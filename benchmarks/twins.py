@@ -177,7 +177,7 @@ def _per_cent(count: int, pairs: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print the rates and the search. Return the exit code: 1 if the search took too long."""
+    """Print rates of found copies and the time of a search. Return the exit code: 1 if the search took too long."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.twins", description=__doc__)
     parser.add_argument("--scenes", type=int, default=SCENES, help="of each family")
     parser.add_argument("--sources", type=int, default=SOURCES, help="among which the search is timed; 0: it is not")

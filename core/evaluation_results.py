@@ -179,7 +179,7 @@ class FactorEffects:
     rows: tuple[EffectRow, ...]
     """Main effects first, then interactions. Each group begins with the effects that have an answer, largest first."""
     few: int
-    """Number of pairs of levels that have no row, since too few sources have both."""
+    """Number of combinations of two edits that get no row of the table, since too few sources have both."""
     images: int
     sources: int
     """Number of sources with at least two different combinations of levels."""
@@ -209,7 +209,7 @@ class Confusion:
 
     labels: tuple[str, ...]
     shares: Floats
-    """Shares (labels, labels + 1). A row sums to 1, or is NaN for a label without images."""
+    """Shares of a label's images by the answer, (labels, labels + 1). The last column has answers that are no label."""
     images: NDArray[np.int64]
 
 

@@ -379,7 +379,7 @@ class _Model:
         if found.classes:
             return found.classes
         if found.note.startswith(_SEVERAL):
-            raise UserError(f"“{model_class}” fits {found.note}; give the number of one.")
+            raise UserError(f"“{model_class}” fits {found.note}; give the number of one class.")
         if found.picks:
             raise UserError(f"“{model_class}” {found.note}; give one of these: {', '.join(found.picks)}.")
         near = ClassMap("classification", self.classes, (), self.known_as).suggestions(str(model_class))

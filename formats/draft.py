@@ -83,7 +83,7 @@ class Picture:
 
 
 class Draft:
-    """Folder of an export that one thread writes. It owns the threads that `pictures` starts."""
+    """Folder of an unfinished export, for use by one thread. The threads that `pictures` starts end with it."""
 
     def __init__(self, folder: Path, progress: OnProgress | None, complete: Complete | None) -> None:
         self.folder = folder

@@ -333,7 +333,7 @@ def stage_of_prompt(name: str) -> StageName:
 
 
 def prompt_title(name: str) -> str:
-    """Return the title of a prompt of any recipe: that of its stage, or its own if it is a further prompt."""
+    """Return the title of a prompt: its stage's title, or its own title if its stage has several prompts."""
     others = {slot.name: slot.title for stage in _every_stage() for slot in stage.other_prompts}
     return others.get(name) or stage_title(stage_of_prompt(name))
 

@@ -67,7 +67,7 @@ EMA_DECAY = 0.998
 
 @dataclass(frozen=True)
 class Example:
-    """A training picture, uint8 (128, 128, 3), each pixel's index into `WORDS`, (128, 128), and a subject to paste."""
+    """A picture, uint8 (128, 128, 3); the index into `WORDS` of each pixel, (128, 128); and a subject to paste."""
 
     picture: np.ndarray
     words: np.ndarray

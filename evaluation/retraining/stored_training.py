@@ -213,7 +213,7 @@ def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> Numbers:
 
 
 def _said(example: Example, logits: Any, numbers: Numbers) -> Floats:
-    """Return a model's answer on one image in the form of `learnt`, from logits (classes,) or (classes, h, w)."""
+    """Return a model's answer on one image as one row of `learnt`, from logits (classes,) or (classes, h, w)."""
     if not isinstance(example.target, Path):
         right = example.target if isinstance(example.target, tuple) else (example.target,)
         return np.array(float(int(logits.argmax(0)) in right))

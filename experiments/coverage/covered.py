@@ -34,7 +34,7 @@ class Covered:
 
 
 Measurement = Callable[[], Sequence[Covered]]
-"""Function that simulates a world many times, and returns the coverage of its figures."""
+"""Function that simulates a world many times, and returns how often the intervals of its figures contain the truth."""
 
 
 def covered(figure: str, world: Mapping[str, str], column: str, figures: Sequence[Figure], truth: float) -> Covered:

@@ -116,7 +116,7 @@ class ListeningModels:
         return self._models.editor
 
     def editor_name(self) -> str:
-        """Return the name of the editor."""
+        """Return the name of the model that edits pictures."""
         return self._models.editor_name()
 
     @property

@@ -137,7 +137,7 @@ class Source:
 
 
 def task_of(scene: Scene) -> Task:
-    """Return the task of a scene: its label, or its protected classes."""
+    """Return the task of a scene, with its label or with the classes that must not change."""
     if scene.family == "object":
         return Task("classification", label=scene.label)
     return Task("segmentation", protected=PROTECTED_ROAD_CLASSES)

@@ -279,8 +279,8 @@ class ControlNetDescription(MethodDescription):
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time of the inversion, as a multiple of the time for an image. Its network runs without guidance,
-        and once more per step for the PSNR.
+        """Return the time of the inversion, as a multiple of the time for an image. It has no guidance,
+        but measures the PSNR with one more run of the network per step.
         """
         drawing = _own(settings).generation
         evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)

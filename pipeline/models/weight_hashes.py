@@ -1,4 +1,4 @@
-"""The sha256 of a model's weights, by which programs that read image files look up models. Fetches nothing."""
+"""SHA-256 of a model's weights. Programs that read image files look up models by this hash. Downloads nothing."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Focus:
         return self.work.begin("looking at images", about(questions[0]), partial(self.look, questions))
 
     def figures(self, *questions: EvaluationQuestion) -> FocusFigures:
-        """Return the figures of the maps so far. Raises UserError as `begin`, and for a model that was never loaded."""
+        """Return figures of the relevance maps made so far. Raises UserError as `begin`, and for an unknown model."""
         self._require(questions)
         key = (repr(questions), self._workspace.saved(), self._count)
         return self._found.once(key, lambda: self._made(questions))

@@ -1,4 +1,4 @@
-"""Ranks the test cases of a subject by the chance that each shows a valid fault that none before it has shown. The
+"""Ranks test cases for review: first those that are likely to show a valid fault that no earlier one shows. The
 chances of a test case are learnt from other sources alone (cross-fitted over sources).
 """
 

@@ -107,7 +107,7 @@ class EvaluationResult(Standing):
     control_right: NDArray[np.int8]
     """Outcome of each reconstruction, coded as in `right`."""
     control_after: Floats
-    """Figure of each reconstruction, as in `after`."""
+    """Figure of each reconstruction. `after` says which figure."""
     pixels: PixelCells | None = None
     """Flags of the images that each pixel figure of a segmenter counts; None for a classifier."""
 
@@ -590,7 +590,7 @@ def gate_of(
 
 def _aligned(first: EvaluationResult, second: EvaluationResult) -> tuple[Numbers, NDArray[np.int8]]:
     """Return the positions, in the first result, of the test cases that both results have, (n,), and the outcomes of
-    both models, (2, n). An outcome is `UNKNOWN` if its original cannot be compared.
+    both models, (2, n). An outcome is `UNKNOWN` if the answer to the source cannot be compared with a label.
     """
     one, two = (found.cases.table.entry[found.cases.generated.row] for found in (first, second))
     _, *place = np.intersect1d(one, two, assume_unique=True, return_indices=True)

@@ -68,7 +68,7 @@ class PixelCells:
     """Bits as in `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
-        """Return flags of the test cases behind the number of a `cell`. `source` is each test case's source index."""
+        """Return True for each test case that counts in the number of a `cell`. `source` has their source indexes."""
         if cell.kind == "kept":
             return self.counts & self.kept
         lost = cell.kind == "class" and cell.only_wrong

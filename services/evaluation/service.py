@@ -278,7 +278,7 @@ class EvaluationService:
         raise UserError(NO_MODEL, field="key")
 
     def cases(self, subject: Subject) -> Cases:
-        """Return the images of a subject, as columns. Raises UserError if the version is gone."""
+        """Return the images of an evaluation's subject, as columns. Raises UserError if its test set is gone."""
         with self._lock:
             key = (repr(subject), self._workspace.saved())
             return self._cases.once(key, lambda: read_cases(self._workspace, subject))

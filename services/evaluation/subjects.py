@@ -166,7 +166,7 @@ class Cases:
     lacking: Numbers
     """Positions of test cases to draw reconstructions for: one for each source and control set without any."""
     way: Numbers
-    """Number of each test case's control set: its recipe and the start of its drawing; -1 if the recipe has none."""
+    """Number of the control set: reconstructions by the same recipe and with the same start; -1 if there are none."""
     control_way: Numbers
     """Number of each reconstruction's control set. Test cases are compared with reconstructions of the same number."""
     rejected: Numbers

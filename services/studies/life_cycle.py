@@ -122,7 +122,7 @@ class _Act:
     states: tuple[str, ...]
     do: Callable[[Study, Any], Any]
     look: Callable[[Study, Any], Mapping[str, object]] = lambda _study, _sent: {}
-    """Checks a command, and returns values for the text on its effects. Raises UserError if it is not possible."""
+    """Function that checks a command and returns values for the template about its effects. May raise UserError."""
 
 
 class StudyLifeCycle:

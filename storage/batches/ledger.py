@@ -233,7 +233,7 @@ class Batches(Repository):
 
     @write
     def hold(self, db: Db, batch: int) -> None:
-        """Reserve a batch for this process. Plan leased work again. Raises UserError if another process has it."""
+        """Reserve a batch for this process, and free work that is still leased. Raises UserError if another one works."""
         row = _require(db, batch)
         process = self._images.process
         if row["process"] not in (None, process) and self._alive(row["process"]):

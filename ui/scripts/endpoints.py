@@ -78,7 +78,7 @@ PATH = "/endpoints"
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
 """Commands for pages only: they update a form, manage tokens, or read any folder. Scripts use `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
-"""Fields on the page that sends a command, and on the state of its form. Scripts fill in only required ones."""
+"""Fields that describe the page that sends a command, and its form. Scripts fill in only the required ones."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
 """Seconds between two checks of a watched job, and until its unchanged state is sent again. By repeating it, Gradio
 notices that a client is gone, and ends its watcher."""
