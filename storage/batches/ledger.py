@@ -233,7 +233,7 @@ class Batches(Repository):
 
     @write
     def hold(self, db: Db, batch: int) -> None:
-        """Reserve a batch for this process, and free work that is still leased. Raises UserError if another one works."""
+        """Reserve a batch for this process and free leased work. Raises UserError if another process works on it."""
         row = _require(db, batch)
         process = self._images.process
         if row["process"] not in (None, process) and self._alive(row["process"]):
