@@ -140,7 +140,7 @@ def open_files(source: Path, report: Report, scratch: Path | None = None, follow
 def unreadable(error: OSError) -> UserError:
     """Return the UserError for a file of a data set that cannot be opened."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return UserError("The file was removed: put it back, or list the data set again.")
+        return UserError("The file is not there: put it back, or list the data set again.")
     return UserError(f"The file cannot be read: {error.strerror or error}.")
 
 

@@ -300,7 +300,7 @@ def test_folders_of_transformers_that_do_not_fit_are_refused(tmp_path: Path) -> 
     refused("has 3 classes, but 2 names are given", lambda: None, classes="bird, boat")
     refused("is a BertForMaskedLM, not a model for", lambda: configured(architectures=["BertForMaskedLM"]))
     own_code = {"AutoConfig": "mine.Config", "AutoModelForImageClassification": "mine.Net"}
-    refused("code of its own", lambda: configured(auto_map=own_code, model_type="of-nobody"))
+    refused("its own program code", lambda: configured(auto_map=own_code, model_type="of-nobody"))
     refused("does not say how images are prepared", lambda: (changed / "preprocessor_config.json").unlink())
     refused("has no config.json", lambda: (changed / "config.json").write_text("{"))
     refused("There is no folder", lambda: None, file=str(tmp_path / "nowhere"))

@@ -225,7 +225,7 @@ def prefixed(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
         (
             lambda net: net.state_dict(),
             {"classes": "cat, dog"},
-            "does not fit squeezenet1_1 with 2 classes: 2 weights have another shape, such as classifier.1.bias. Name",
+            "does not fit squeezenet1_1 with 2 classes: 2 weights have another shape, such as classifier.1.bias. Give",
         ),
         (lambda net: net.state_dict(), {"name": "SqueezeNet1_1"}, "perhaps you mean squeezenet1_1"),
     ],

@@ -281,7 +281,7 @@ def test_a_folder_with_masks_beside_the_images(tmp_path: Path) -> None:
     assert "class numbers without a name: 0, 3" in why(open_data_set(root, "folder"), "images/a.png")
     assert "holds no test set that the studio exported" in refusal(root, "studio")
     (root / "images/a.png").unlink()
-    assert "The file was removed" in why(data_set, "images/a.png")
+    assert "The file is not there" in why(data_set, "images/a.png")
 
 
 def test_a_test_set_within_shards_is_opened_by_either_name(tmp_path: Path) -> None:

@@ -317,7 +317,7 @@ def test_a_tar_that_means_harm(tmp_path: Path) -> None:
     with gzip.open(bomb, "wb") as file:
         for _ in range(40):
             file.write(bytes(1_000_000))
-    with pytest.raises(UserError, match="would unpack to far more"):
+    with pytest.raises(UserError, match="may be a zip bomb"):
         read(bomb, tmp_path / "in")
     assert not [path for path in (tmp_path / "in").iterdir() if path.name.startswith(".")]
 

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 BIRD = Task("classification", label="bird")
 SOURCE = Image.linear_gradient("L").resize((96, 64)).convert("RGB")
 SETTINGS = PostcardSettings(generation=GenerationSettings(steps=2, short_side=64))
-RECIPES = "there are dillema, reconstruction, dillema-instruct, lance, lance-reconstruction, aga, postcard"
+RECIPES = "choose dillema, reconstruction, dillema-instruct, lance, lance-reconstruction, aga, postcard"
 DRAWN = ("Greetings, bird! From the sea.", "Greetings, bird! From the hills.")
 
 

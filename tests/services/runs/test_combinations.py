@@ -206,7 +206,7 @@ def test_a_profile_that_does_not_ask_says_so_before_and_after(studio: Studio) ->
     spread = {pairs_of(edits) for edits in grid(studio, run_id).planned}
     with_model(studio, run_id)
     card = parts_of(studio, run_id)["counterfactuals"]
-    assert "This profile has no prompt for this choice" in card
+    assert "This profile has no prompt for letting the model choose" in card
     assert "4 of 9 combinations become captions" in card, "those of the even spread"
     planned = {pairs_of(edits) for edits in grid(studio, run_id).planned}
     do(studio, run_id, "run-all")
