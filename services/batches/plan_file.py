@@ -453,7 +453,7 @@ def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
 
 
 def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> UserError:
-    message = f"There is no {what} {name!r:.80} for {key}. There are: {nearest_first(name, known)}."
+    message = f"There is no {what} {name!r:.80} for {key}. Choose one of: {nearest_first(name, known)}."
     return UserError(message, field=key)
 
 
@@ -539,8 +539,8 @@ def _refusal(path: Path, error: ValidationError) -> UserError:
     place = place_of(BatchPlan, first["loc"])
     if first["type"] == "extra_forbidden":
         name, known = place.key.rpartition(".")[2], place.holder.model_fields if place.holder is not None else {}
-        there_are = f"There are: {nearest_first(name, known)}."
-        return UserError(f"The plan {path} has an unknown key: {place.key:.120}. {there_are}", field=place.key)
+        known_keys = f"Known keys: {nearest_first(name, known)}."
+        return UserError(f"The plan {path} has an unknown key: {place.key:.120}. {known_keys}", field=place.key)
     if first["type"] == "missing":
         what = f"{place.key}: add it"
         if place.key in BatchPlan.model_fields:

@@ -170,16 +170,16 @@ def test_tasks_come_from_the_plan_and_from_items() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "field", "said"),
     [
-        ("layout =", "layot =", "data.layot", r"unknown key: data\.layot\. There are: layout, "),
-        ("[task]", "[taks]", "taks", r"unknown key: taks\. There are: task, "),
+        ("layout =", "layot =", "data.layot", r"unknown key: data\.layot\. Known keys: layout, "),
+        ("[task]", "[taks]", "taks", r"unknown key: taks\. Known keys: task, "),
         ('root = "images"', "", "data.root", r"lacks data\.root"),
         ('[task]\nkind = "classification"', "", "task", r"lacks the section \[task\]: add it with kind"),
         ('"classification"', '"regression"', "task.kind", '“?"regression".*: choose classification or segmentation'),
         ('"classification"', '"segmentation"', "task", "needs protected, such as"),
         ('classification"', 'classification"\nprotected = ["road"]', "task", "protected belongs to"),
         ('"images"', "3", "data.root", r"3 at data\.root: it has to be a text"),
-        ('"demo"', '"dmo"', "make.profile", r"no profile 'dmo'.*There are: demo, "),
-        ('"demo"', '"demo"\nrecipe = "dilema"', "make.recipe", r"no recipe 'dilema'.*There are: dillema, "),
+        ('"demo"', '"dmo"', "make.profile", r"no profile 'dmo'.*Choose one of: demo, "),
+        ('"demo"', '"demo"\nrecipe = "dilema"', "make.recipe", r"no recipe 'dilema'.*Choose one of: dillema, "),
         ('"demo"', '"demo"\nrecipe = "dillema-instruct"', "make.recipe", "has no editor"),
         ('"demo"', '"demo"\nseed = "1"', "make.seed", r'"1" at make\.seed: it has to be a whole number from 0'),
         ('"demo"', '"demo"\nseed = true', "make.seed", r"true at make\.seed: it has to be a whole number"),
@@ -219,7 +219,7 @@ def test_a_mistake_is_told_with_its_key_and_what_there_is(before: str, after: st
         ("[images]\nseeds_a_caption = 9", "images.seeds_a_caption", "a whole number from 1 to 8"),
         ("[cost]\nprice_an_hour = -1", "cost.price_an_hour", "a number of at least 0"),
         ("[run]\nworkers = 0", "run.workers", "a whole number from 1 to"),
-        ("[make.settings]\ngeneration.step = 3", "make.settings", "'generation.step'.*There are: generation.steps, "),
+        ("[make.settings]\ngeneration.step = 3", "make.settings", "'generation.step'.*one of: generation.steps, "),
         ("[make.settings]\ngeneration.steps = 0", "make.settings", "generation.steps .* cannot be 0: .* from 1 to 150"),
         ('[make.settings]\ngeneration.steps = "5"', "make.settings", 'cannot be "5": it has to be a whole number'),
         ("[make.settings]\ngeneration.steps = true", "make.settings", "cannot be true: it has to be a whole number"),
@@ -251,7 +251,7 @@ def test_files_that_are_no_plans_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_layout_is_one_of_those_there_are() -> None:
-    with pytest.raises(UserError, match=r"no layout 'imagefoldr'.*There are: imagefolder, ") as caught:
+    with pytest.raises(UserError, match=r"no layout 'imagefoldr'.*Choose one of: imagefolder, ") as caught:
         plan_of(SMALL.replace('"imagefolder"', '"imagefoldr"'))
     assert caught.value.field == "data.layout"
 
