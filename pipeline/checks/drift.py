@@ -164,25 +164,32 @@ class _Places:
         self._fft, self._count = fft, directions.size
         self._shape = tuple(fft.next_fast_len(2 * side) for side in directions.shape)
         self._source, self._energy, self._frame = (
-            np.conj(self._of(one)) for one in (directions, np.abs(directions) ** 2, np.ones(directions.shape))
+            np.conj(self._of(one)) for one in (_parts(directions), np.abs(directions) ** 2, np.ones(directions.shape))
         )
 
     def _of(self, values: NDArray[np.generic]) -> NDArray[np.complex64]:
-        return np.asarray(self._fft.fft2(values.astype(np.complex64), self._shape))
+        return np.asarray(self._fft.rfft2(values.astype(np.float32), self._shape))
 
     def correlation(self, directions: NDArray[np.complex64], shown: NDArray[np.bool_]) -> NDArray[np.float32]:
         """Return the correlation, -1 to 1, at each shift (down, right); shifts up or left wrap around. `shown` is True
         at pixels that the image covers. The correlation is -1 at shifts with too little overlap.
         """
 
-        def real(values: NDArray[np.complex64]) -> NDArray[np.float32]:
-            return np.asarray(self._fft.ifft2(values).real)
+        def back(values: NDArray[np.complex64]) -> NDArray[np.float32]:
+            return np.asarray(self._fft.irfft2(values, self._shape))
 
         inside = self._of(shown)
-        energies = real(self._energy * inside) * real(self._frame * self._of(np.abs(directions) ** 2))
-        enough = real(self._frame * inside) > _LEAST_OVERLAP * self._count
-        both = real(self._source * self._of(directions))
+        energies = back(self._energy * inside) * back(self._frame * self._of(np.abs(directions) ** 2))
+        enough = back(self._frame * inside) > _LEAST_OVERLAP * self._count
+        both = back((self._source * self._of(_parts(directions))).sum(axis=0))
         return np.where(enough, both / np.sqrt(np.maximum(energies, 1e-3)), np.float32(-1))
+
+
+def _parts(directions: NDArray[np.complex64]) -> NDArray[np.float32]:
+    """Return the real and the imaginary parts, (2, height, width). Their transforms take half of the time of a complex
+    one.
+    """
+    return np.stack([directions.real, directions.imag])
 
 
 def _directions(picture: Image.Image) -> NDArray[np.complex64]:
