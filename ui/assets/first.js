@@ -19,10 +19,10 @@
     early.push(() => document.activeElement.dispatchEvent(same));
   };
   const send = (event) => {
-    const form = event.target;
+    const { target: form, submitter } = event;
     if (form.hasAttribute("action")) return;
     event.preventDefault();
-    if (!sent.has(form)) early.push(() => form.requestSubmit());   // once, however often it was pressed
+    if (!sent.has(form)) early.push(() => form.requestSubmit(submitter));   // once, however often it was pressed
     sent.add(form);
   };
   const missing = () => {
