@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -259,7 +259,8 @@ class ImageMap:
             try:
                 while process.poll() is None:
                     on_work(0, 0, _note(_printed(output)))
-                    time.sleep(LOOK_SECONDS)
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(LOOK_SECONDS)
             finally:
                 process.kill()
             if process.returncode:
