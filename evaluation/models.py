@@ -107,7 +107,7 @@ class ModelUnderTest:
         if self.kind != "classification":
             raise UserError(f"{self.name} is a segmenter; only classifiers have Grad-CAM maps: choose a classifier.")
         if not isinstance(adapter, TorchAdapter):
-            raise UserError(f"{self.name} is no torch network; only these have Grad-CAM maps: choose another.")
+            raise UserError(f"{self.name} is no torch network, but Grad-CAM maps need one: choose another model.")
         return GradCam(self.name, adapter.net, adapter.prepare, self.at_once)
 
     def _prepare(self, picture: Picture) -> _Prepared:

@@ -88,8 +88,9 @@ class _Tries:
 
     def __init__(self) -> None:
         # In total only `_all` limits, which exempts addresses that signed in: all of these can fail this often.
-        self._same = Limiter(attempts=10, seconds=300, in_all=5000 + REMEMBERED * 200)
-        self._all = Limiter(attempts=200, seconds=300, in_all=5000)
+        of_address, in_all = 200, 5000
+        self._same = Limiter(attempts=10, seconds=300, in_all=in_all + REMEMBERED * of_address)
+        self._all = Limiter(of_address, seconds=300, in_all=in_all)
 
     def check(self, key: str, typed: str) -> None:
         """Check that the address `key` may try the code or link `typed` now. Raises TooMany if it must wait."""
