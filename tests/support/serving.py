@@ -41,10 +41,25 @@ def serving_here(
     port = free_port()
     folder = workspace_in(workspace).folder
     more: dict[str, Any] = {"mcp": mcp, "data_roots": data_roots, "root_path": root_path}
+    if password:
+        _hash_cheaply(folder, password)
     settings = app.ServerSettings("demo", folder, port=port, password=password, **more)
     application, studio = app.build(settings, models)
     with nothing_missed(), serving_application(application, studio, port) as url:
         yield url, studio
+
+
+def _hash_cheaply(folder: Path, password: str) -> None:
+    """Let a workspace know the password by a cheap hash. The studio uses a known hash if the password fits it."""
+    from services.passwords import hashed
+    from services.sign_in import OPENED_WITH
+    from storage.workspace import Workspace
+    from tests.support.guarded import CHEAP
+
+    with Workspace(folder) as workspace:
+        sessions = workspace.studies.sessions
+        if not sessions.secret(OPENED_WITH):
+            sessions.set_secret(OPENED_WITH, hashed(password, CHEAP))
 
 
 @contextmanager
