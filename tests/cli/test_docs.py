@@ -33,6 +33,7 @@ import cli.pipeline
 import cli.storage
 import cli.studies
 import cli.test_sets
+import evaluation.focus
 import formats.types
 from core.image_filter import ImageFilter
 from core.test_sets import TestSet
@@ -41,6 +42,7 @@ from pipeline.run_files import run_file
 from services.batches.io_workers import Order
 from services.batches.pools import HerePool, Pool
 from services.batches.work import Worker
+from services.evaluation import focus
 from services.test_sets.examples import VersionImages
 from storage.workspace import Workspace
 from tests.support import drawn, evaluation_cases
@@ -312,6 +314,9 @@ def follow_formats(shell: Shell) -> None:
 
 
 def follow_evaluate(shell: Shell) -> None:
+    """Compute the maps' figures in few steps and of few images. `test_focus.py` tests the figures themselves."""
+    shell.patch.setattr(evaluation.focus, "STEPS", 4)
+    shell.patch.setattr(focus, "MOST_INFORMATION", 8)
     evaluated(shell)
     for block in SHELL["docs/evaluate.md"]:
         shell.block(block)
