@@ -1,8 +1,8 @@
 """Batches of whole data sets: the speed of their database tables with a million sources, and the time that is lost by
 distributing the work.
 
-`python -m benchmarks.batches` runs this alone. No model is called: workers sleep, so that everything else is measured.
-`benchmarks.lots` measures the speed of the models together.
+`python -m benchmarks.batches` runs this alone. Workers sleep and call no model, so that everything else is measured.
+`benchmarks.lots` measures models that process several sources at once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
 
 
 def handing_out(folder: Path) -> Iterator[Comparison]:
-    """Measure how long a worker sleeps (which is its work), as a share of the time of the whole run."""
+    """Measure the share of a run's time that a worker spends on its work. The work is simulated: the worker sleeps."""
     for workers, least, what in ((2, 1 / OVERHEAD, "two workers"), (16, LINEAR, "sixteen workers")):
         ratios = []
         sources = SOURCES * workers // 2

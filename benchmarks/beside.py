@@ -1,7 +1,7 @@
 """Overhead of batches: how much longer a run takes than its models work, in processes and on Ray.
 
-`python -m benchmarks.beside` runs this alone; `--part` selects parts, `--cases` and others set the length. In figures
-named "asleep", models sleep in place of a GPU. All others use the embedded models and two workers.
+`python -m benchmarks.beside` runs this alone. `--part` selects parts. `--cases` and other options set the size of a
+run. In figures named "asleep", models sleep in place of a GPU. Others use the embedded models and two workers.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def overhead(sizes: Sizes) -> Iterator[Comparison]:
 
 
 class Timed:
-    """A real worker with loaded models, which reports how many seconds only its models work."""
+    """A real worker with loaded models. It reports only the seconds in which its models work."""
 
     def __init__(self, order: Order) -> None:
         self._worker = Worker(order)
@@ -184,8 +184,8 @@ def _up_to(number: int) -> list[int]:
 
 
 def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
-    """Measure the rate of test cases of a batch in processes, relative to the reference (`benchmarks.reference`). The
-    reference makes one test case after another, and uses all cores for it.
+    """Measure how many test cases per second the worker processes of a batch make, relative to `benchmarks.reference`.
+    The reference makes one test case after another, and uses all cores for each.
     """
     profile = load_profile("demo")
     assert isinstance(profile.generator, ControlNetGenerator)

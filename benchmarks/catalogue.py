@@ -253,7 +253,7 @@ def scoring(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def saving(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure saving a test case and a review. The floor is the same without updating the catalogue, alternately."""
+    """Measure saving test cases and reviews. The floor is the time to save the same without updating the catalogue."""
     run = workspace.runs.search(1)[0].id
     fate = random.Random(5)
     cases: list[int] = []

@@ -48,7 +48,7 @@ MODEL_CLASSES = 1_000
 TIMES = 8
 AT_ONCE = 5_000
 JUDGED = 300
-"""Number of images that a study has judged, as many as the paper's."""
+"""Number of images that people have judged in a study. The paper's study has the same number of images."""
 WANTED = UnderTestSettings(source="timm", name="a model under test")
 PIXEL_CLASSES = tuple(f"thing {number}" for number in range(12))
 IN_A_MASK, PROTECTED, SIDE = 8, 4, 512

@@ -1,6 +1,6 @@
 """Speed of exporting a test set, compared with copying its images. Both times end when all data are on the disk.
 
-`python -m benchmarks.exporting` runs this alone; `--images 10000` takes 5 GB of disk, three times.
+`python -m benchmarks.exporting` runs this alone. `--images 10000` needs 10 GB of disk.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ class Figure:
     milliseconds: tuple[float, ...]
     """Measured milliseconds, one for each repetition."""
     bound: float
-    """Maximum milliseconds. The quantile `share` of the measured times must not exceed it."""
+    """Maximum for `measured`, in milliseconds."""
     share: float = 0.5
     """Quantile of the measured times that is compared with the bound; 0.5 is the median."""
     floor: tuple[float, ...] = ()
-    """Milliseconds of the same action without work of the studio: only browser, server and screen. One for each
-    repetition, measured alternately with `milliseconds`. Their ratio depends little on the load of the machine."""
+    """Milliseconds of a similar action without the work to be measured, such as a call that does nothing. One value for
+    each repetition. The ratio of `milliseconds` to `floor` depends little on the load of the machine."""
 
     @property
     def median(self) -> float:
@@ -37,7 +37,7 @@ class Figure:
 
     @property
     def over_floor(self) -> float:
-        """Median of the measured times divided by the median of the floor."""
+        """Median of `milliseconds` divided by the median of `floor`."""
         return self.median / statistics.median(self.floor)
 
     @property
@@ -54,7 +54,7 @@ class Comparison:
     ratios: tuple[float, ...]
     """The ratio of each round of measurements, or a single ratio of two counts."""
     of_cpu: tuple[float, ...] = ()
-    """The ratio of the processor seconds of all processes, in each round."""
+    """The ratio of each round, computed from processor seconds of all processes instead of elapsed seconds."""
     least: float = 0.0
     most: float = math.inf
     """Maximum of the median ratio. `least` is its minimum."""
@@ -85,7 +85,7 @@ def reported(figures: Sequence[Figure | Comparison], before: str = "") -> int:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Return a Markdown table of times: median, fastest, slowest, number of times, ratio to the floor, and bound."""
+    """Return a Markdown table of times: median, range, number of repetitions, ratio to the floor, and bound."""
     lines = [
         "| what | median | fastest to slowest | times | floor | at most | |",
         "| --- | --- | --- | --- | --- | --- | --- |",

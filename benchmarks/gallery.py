@@ -24,8 +24,8 @@ from tests.support.server_process import ServerProcess
 
 SCREEN = {"width": 1440, "height": 1000}
 FIRST_SCREEN, PIXELS, FRAME, EMPTY = 1000.0, 100.0, 50.5, 300.0
-"""Maximum milliseconds: for a first screen without caches, from a key press to the pictures, for a frame, and for which
-a place stays empty while scrolling. Three refreshes of a 60 Hz screen take 50 ms."""
+"""Maximum milliseconds: to show the first screen without caches, to show pictures after a key press, to show one frame
+while scrolling (50 ms are three refreshes of a 60 Hz screen), and to fill an empty place."""
 MEGABYTES = 600
 """Maximum megabytes by which the server's memory may grow after its first reply."""
 SHARED, SIDE = 1500, 256

@@ -108,7 +108,7 @@ class Speed:
         return statistics.median(self.seconds) / self.made
 
     def floor(self, machine: Machine) -> float:
-        """Return the least possible seconds per result: for its operations, or for reading weights if longer."""
+        """Return the least seconds per result: the time for operations or for reading weights, whichever is longer."""
         return max(self.operations / machine.operations, self.read / machine.copied) / self.made
 
 
@@ -173,7 +173,7 @@ def line(speed: Speed, machine: Machine) -> str:
 
 
 def compiled_images(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """Yield the speeds of drawing with blocks that are compiled first, unless the environment names a cache of them."""
+    """Yield the speeds of drawing with compiled blocks. A cache named in the environment saves the compilation."""
     with patch.dict(os.environ, {CACHE: os.environ.get(CACHE) or str(folder / "compiled")}):
         yield from images(folder, device, tiny, times, compiled=True)
 
@@ -327,7 +327,7 @@ def timed(do: Callable[[], object], times: int) -> tuple[float, ...]:
 
 
 def operations_of(do: Callable[[], object]) -> float:
-    """Count the multiplications and additions of a call, in matrix products, convolutions and attention."""
+    """Count the multiplications and additions that a call performs for matrix products, convolutions and attention."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
@@ -342,7 +342,7 @@ def counted(do: Callable[[int], object], steps: int) -> float:
 
 
 def measured_machine(device: str, tiny: bool) -> Machine:
-    """Measure how fast the device multiplies matrices, in the number format that models use there, and copies."""
+    """Measure how fast the device multiplies matrices of the models' number format, and how fast it copies bytes."""
     import torch
 
     dtype = pick_dtype("auto", device)
@@ -381,7 +381,7 @@ def _require_room(model: str, needed: int, device: str, tiny: bool) -> None:
 
 @contextmanager
 def _most_memory() -> Iterator[Callable[[], int]]:
-    """Yield a function that returns the peak memory on the GPU, or on a CPU the memory of the process, in bytes."""
+    """Yield a function that returns the peak memory in bytes after the block: of the GPU, or else of the process."""
     from pipeline.models.machine import memory_in_use
 
     memory_in_use(reset=True)

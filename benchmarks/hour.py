@@ -41,7 +41,8 @@ ALONE, OPEN = 0.5, 1.0
 PAUSE = (1.0, 6.0)
 """Shortest and longest pause in seconds between two acts of a person."""
 SAMPLE_SECONDS, QUIET_SECONDS, IDLE_SECONDS = 10.0, 30.0, 60.0
-"""Seconds: between two samples of the memory; of rest before the studio counts as idle; and of measuring it idle."""
+"""Seconds between two samples of the memory, seconds without use until the studio counts as idle, and seconds during
+which the idle studio is measured."""
 ITEMS, ANNOTATORS, VOTE_SECONDS = 600, 3, 10.0
 """Number of items and of annotators in the study that runs at the same time, and seconds that a vote takes."""
 FAILURES = (httpx.HTTPError, PlaywrightError, ExceptionGroup, ValueError, LookupError, AssertionError)

@@ -3,8 +3,8 @@ One after another means `Driver.run`, which draws all images of a source togethe
 and images of several sources share batches, each with images of one size.
 
 Sources are drawn scenes, each with few captions as in a whole data set. Both ways make the same captions and write no
-files. The time for PNG files is measured separately. Lots are also measured in two processes with one thread each. The
-language model takes one request at a time, but there no core waits for it.
+files. The time for PNG files is measured separately. Lots are also measured in two processes with one thread each. A
+language model takes only one request at a time. With a language model in each process, no core waits.
 
 `python -m benchmarks.lots` runs this alone. Models are loaded and warm, and the ways are measured alternately.
 """
@@ -50,7 +50,7 @@ PROCESSES = 2
 FIRST = 4_000_000
 """Seed of the first scene."""
 LEAST, AIM = 1.3, 2.5
-"""Minimum rate of test cases in lots, relative to one source after another, and the goal."""
+"""Minimum and goal for a ratio: test cases per second in lots, divided by those of one source after another."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Speed of searching images by content in a large workspace, and of the map of images.
 
-The images' vectors are random around some directions, like those of similar images. So no model is measured. `python -m
-benchmarks.meaning` runs this alone, at 125,000; `--large` also at a million, which takes 1 GB of disk.
+Random vectors in groups replace the vectors that a model would compute of images. `python -m benchmarks.meaning` runs
+this alone, at 125,000 images. `--large` also measures a million images, which takes 1 GB of disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.workspace import Workspace
 SIZES = (125_000, 1_000_000)
 DIMENSIONS = 512
 GROUPS = 300
-"""Number of directions around which the vectors of images are random."""
+"""Number of groups of vectors. Each group has a random direction. Its vectors are that direction plus random noise."""
 BOUNDS = {125_000: 60.0, 1_000_000: 200.0}
 """Maximum milliseconds of a search, by number of images. Encoding the text is not included."""
 MEGABYTES = 600

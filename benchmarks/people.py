@@ -75,7 +75,7 @@ Person = Callable[[Site], Iterator[str]]
 
 
 def explorer(site: Site) -> Iterator[str]:
-    """Run the text stages on a sample, edit and undo. Draw an image in some rounds only."""
+    """Run the text stages on a sample, edit its caption, and undo the edit. Draw an image only in some rounds."""
     site.get("")
     sample = random.choice(site.call("list_samples")["samples"])["sample"]
     run = site.call("run_from_sample", sample=sample)["run"]
@@ -271,7 +271,7 @@ def addresses(site: Site) -> list[str]:
 
 
 def visitor(page: Page, site: Site) -> Iterator[str]:
-    """Visit all pages in a browser. Take a sample to its captions, decide about an image by key, look at the rest."""
+    """Run a sample's text stages in a browser, edit its caption, accept an image by a key, and look at all pages."""
     page.goto(f"{site.url}?run=")
     page.wait_for_selector(".start h1")
     settled(page)

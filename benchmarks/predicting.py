@@ -21,7 +21,7 @@ from evaluation.models import ModelUnderTest
 
 ROUNDS = 3
 LEAST = 0.9
-"""Minimum rate of images of the model under test, relative to the network alone."""
+"""Minimum ratio of speeds: images per second of the model under test, divided by those of its bare network."""
 CASES = (("resnet50", 64, 384), ("deeplabv3_resnet50", 4, 512))
 """Architecture, number of images, and their longer side in pixels. First a classifier, then a segmenter."""
 CLASSES = 20

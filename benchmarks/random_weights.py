@@ -1,5 +1,5 @@
-"""Models with random weights, of the real classes, in published sizes or tiny. They measure time and memory without a
-download. Their output is noise, but takes as long.
+"""Real model classes with random weights, in published sizes or tiny. They serve to measure time and memory without a
+download. Their output is noise, but they take as long as with trained weights.
 
 Stable Diffusion is written in the layout of the hub. Larger models have only their configuration and tokenizer in a
 folder, and get random weights where they run (`filled_in_place`).

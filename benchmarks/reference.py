@@ -60,9 +60,9 @@ BATCH = 8
 LEAST, AIM = 1.4, 3.0
 """Minimum rate of test cases relative to the reference, and the goal."""
 FULL = 0.95
-"""Share of the rate of matrix products from which drawing counts as using all cores. Batches then cannot be faster."""
+"""Minimum share of the speed of matrix products that drawing must reach to count as using all cores."""
 MATRIX, PRODUCTS = 1024, 10
-"""Side of the matrices and number of products to measure this rate, which is the same for sides from 200 to 2000."""
+"""Side of the multiplied matrices, and number of products. The speed is the same for sides from 200 to 2000."""
 CHANGED_AT_ONCE = 3
 """Maximum number of keywords that the reference edits in a caption."""
 TRIED = 50
@@ -177,7 +177,7 @@ class ReferenceWay:
         spent.cases += 1
 
     def _reworded(self, caption: str, task: Task, settings: Settings) -> str:
-        """Edit a caption by three requests: for keywords, for alternatives of up to three, and for the new caption."""
+        """Edit a caption by requests for keywords, alternatives to at most three keywords, and the new caption."""
         inputs: dict[str, Any] = {"task": task.describe(), "caption": caption}
         found = self._tried("keywords", inputs, settings.keywords, read_keywords)
         chosen = self._chance.sample(found, min(CHANGED_AT_ONCE, len(found)))

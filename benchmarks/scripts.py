@@ -20,7 +20,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 40
 OVER_FLOOR = 1.2
-"""Maximum time of a call by `gradio_client`, as a multiple of its call of a function that does nothing."""
+"""Maximum time of `gradio_client` to call the studio, relative to its time to call a function that does nothing."""
 PLAIN = 10
 """Maximum milliseconds of a plain HTTP request to the endpoint."""
 

@@ -19,7 +19,7 @@ _LIBRARIES = "import gradio, numpy, PIL, pydantic, sqlite_utils"
 
 
 def measure() -> list[Comparison]:
-    """Measure starts of the studio, and return both figures."""
+    """Measure starts of the studio, until annotators are served and until all pages are served."""
     ratios: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(TIMES):
         libraries = _imports()

@@ -31,11 +31,11 @@ ITEMS, PICTURES = 400, 20
 SAMPLE = "street-two-cars"
 WHEN = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 SETTLED = 300
-"""Maximum seconds to wait until enough polls without a change are timed."""
+"""Maximum seconds to collect the times of `TIMES` polls without a change."""
 
 
 def measure() -> list[Figure]:
-    """Measure polls of both pages. Raises AssertionError if there are too many changes to time them."""
+    """Measure polls of both pages. Raises AssertionError if pages change too often to find `TIMES` unchanged polls."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         study_id = prepared(folder / "workspace")
