@@ -1,10 +1,10 @@
 """Parsers of the command lines. A TOML file beside each module defines its commands and options.
 
-A table `[commands.NAME]` has `help`, and a longer `description` if needed ("$doc" is the docstring of the function).
-`takes` lists options from the shared table `[options]`, and `options` are the command's own. The function that performs
-the command has the name of the command, or of `act`. An option has the arguments of argparse's `add_argument`; its
-flags are its key, or `flags`. "$NAME", alone or in a text, represents a value that the module passes to `parser_of`.
-`workspace = true` adds --workspace.
+A table `[commands.NAME]` defines a command. `act` names its function, which by default has the command's name. `help`
+is a short description, `description` a longer one ("$doc" is the function's docstring). `takes` lists options from the
+shared table `[options]`, and `options` are further options. The key of an option is its flag or name, unless `flags`
+lists several flags. The rest of an option are arguments of argparse's `add_argument`. "$NAME", alone or in a text,
+stands for a value that the module passes to `parser_of`. `workspace = true` adds --workspace.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Words:
             self._line.say(text)
 
     def event(self, source: Path, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
-        """Report an event that the driver has sent, of the work on a source image."""
+        """Report an event that the driver sent about the work on a source image."""
         if not isinstance(event, (StageBegan, Progress)):  # one progress line serves all sources of a stage
             self._head(source)
         match event:
