@@ -1,5 +1,5 @@
-"""Types of a batch: a whole data set that is turned into test cases. Positions in an order count from 0, sizes are
-(width, height) in pixels, hashes SHA-256, and a missing text is "".
+"""Types of a batch: a whole data set that is turned into test cases. Positions in an order count from 0. Sizes are
+(width, height) in pixels. Hashes are SHA-256. A missing text is "".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Wish = Literal["go", "pause", "cancel"]
 
 @dataclass(frozen=True)
 class Item:
-    """One image of a data set whose file is not read yet."""
+    """An image of a data set, before the image's file is read."""
 
     key: str
     """Name of the image in the data set, with "/" between folders: unique, and the same each time the set is read."""
@@ -136,7 +136,7 @@ class Candidate:
     waits: bool
     chosen_by: ChosenBy
     asked: str
-    """Key of the person's question, or of the part of one, for which a search chose the image; "" for none."""
+    """Key of the part of a person's question for which a search chose the image; "" if there is no such question."""
     test_case: int | None
 
 
@@ -214,7 +214,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class FailedGroup:
-    """Pieces of work in one pass of a batch that failed, or were skipped, for the same reason."""
+    """Pieces of work in one pass of a batch. All of them failed, or all were skipped, for the same reason."""
 
     stage: Pass
     state: WorkState

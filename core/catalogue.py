@@ -1,5 +1,5 @@
-"""Types for curating images, without SQL. Times are in UTC and carry their zone, sizes are (width, height) in pixels,
-hashes SHA-256, and a missing text is "".
+"""Types for curating images, without SQL. Times are in UTC and carry their zone. Sizes are (width, height) in pixels.
+Hashes are SHA-256. A missing text is "".
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Unmeasured:
     prediction: int
     source_prediction: int
     state: int
-    """Id of the run's state, which contains its mask. If it has changed, the comparison is not stored."""
+    """Id of the run's state with the mask. The comparison is stored only if the run is still in this state."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ Outcomes = Mapping[int, Mapping[str, ItemOutcome]]
 def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) -> dict[int, tuple[Vote, ...]]:
     """Return the votes that count, by item: the first `needed` (K) votes on each item. Pass the votes in order of first
     submission. Votes of excluded workers, a worker's second vote on an item, and items with a known answer are left
-    out. An item can have more than K votes if a worker is readmitted after others replaced their votes.
+    out. An item can have more than K votes if an excluded worker's votes are replaced and the worker is readmitted.
     """
     votes_by_item: dict[int, list[Vote]] = {}
     for vote in votes:
@@ -82,10 +82,10 @@ def outcome(
 
 
 def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
-    """Return whether an image is valid, from its outcomes of all questions on validity. The first rule that fits
-    decides. The status is "waiting" if a question waits. The answer is "invalid" if a question has a consensus on an
-    answer that is not valid. The status is "no consensus", or else "too few votes", if a question has that status.
-    Otherwise the answer is "valid". The outcome has no counts.
+    """Combine an image's outcomes of all questions on validity into one, without counts. The first rule that fits
+    decides. If a question waits, the status is "waiting". If a question has a consensus on an answer that is not valid,
+    the answer is "invalid". If a question has no consensus, the status is "no consensus". If a question has too few
+    votes, the status is "too few votes". Otherwise the answer is "valid".
     """
     statuses = [found.status for found in outcomes]
     if not outcomes or "waiting" in statuses:

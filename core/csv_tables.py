@@ -24,8 +24,8 @@ _SIGNS = "['=+\\-@＝＋－＠]"
 """First characters that make a spreadsheet run a cell as a formula, their full-width forms, and the apostrophe, which a
 spreadsheet drops."""
 _PARTS = frozenset(";\t\r\n")
-"""Characters that begin a new cell in a spreadsheet whose separator is not the comma. Quotes around the whole cell do
-not prevent this, as for such a spreadsheet they are in the middle of a line."""
+"""Characters that begin a new cell in a spreadsheet whose separator is not the comma. Such a spreadsheet ignores quotes
+that follow a comma, so quotes around a cell do not prevent this."""
 _BLANK = ("\t", "\r", "\n")
 _BEGINS = re.compile(rf"""(?<![;\s"])[;\s"]*+(?={_SIGNS})""")
 _GUARDED = re.compile(rf"""(?<![;\s"])([;\s"]*+)'(?={_SIGNS})""")

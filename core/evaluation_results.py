@@ -31,7 +31,7 @@ FEWEST_SEEDS = 3
 """Minimum number of trainings on the same images that give an interval. Two would be too few to estimate a variance."""
 
 Weighing = Literal["source", "case"]
-"""Things that weigh the same in a figure: sources (the test cases of each share its weight), or test cases."""
+"""Things of equal weight in a figure: sources (a source divides its weight among its test cases), or test cases."""
 
 BUDGETS = (0.01, 0.05, 0.10)
 """Shares of all images that people have time to review. Orders of review are compared by faults found in them."""
@@ -166,7 +166,7 @@ class EffectRow:
     p_adjusted: float | None
     answer: EffectAnswer
     needed: int | None
-    """Approximate number of sources needed for an answer if the effect stays as it is; None if answered or too many."""
+    """Approximate number of sources that would give an answer; None if an answer exists or far too many are needed."""
     images: tuple[int, ...]
     """Indices of the images with these levels."""
 
@@ -192,13 +192,13 @@ class MixedRow:
     asked: str
     seen: str
     effect: Figure
-    """Mean change, -1 to 1, of the look of `seen` (0 as before, 1 as its alternatives), with a 95 % interval."""
+    """Mean change, -1 to 1, in how edited the factor `seen` looks (0: not edited, 1: edited), with a 95 % interval."""
     own: Figure
     p_adjusted: float | None
 
     @property
     def mixes(self) -> bool:
-        """True if `effect` is above 0 and significant after correction for all rows: then `seen` changes too."""
+        """True if the factor `seen` changes too: `effect` is above 0 and significant after correction for all rows."""
         significant = self.p_adjusted is not None and self.p_adjusted <= 0.05
         return significant and self.effect.value is not None and self.effect.value > 0
 

@@ -105,7 +105,7 @@ class ScoreBand:
 
     @property
     def words(self) -> str:
-        """The range in words, such as “from 0.5 below 0.7”."""
+        """The range in words: “from 0.5”, “below 0.7”, the two joined by a space, or “any”."""
         ends = [f"from {self.low:g}"] if self.low is not None else []
         ends += [f"below {self.high:g}"] if self.high is not None else []
         return " ".join(ends) or "any"
@@ -251,7 +251,7 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """Return `value` if `choices` has it, else raise UserError. `name` is the part, or "" if `value` is its name."""
+    """Return `value` if it is in `choices`, else raise UserError. `name` is its key, or "" if `value` is a key."""
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"

@@ -34,7 +34,7 @@ scales and crops larger pictures."""
 _MODE_OF_PROFILE = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
 """Pillow's mode for the pixels that a colour profile describes, by the profile's colour space."""
 _SAME_COLOUR = 2
-"""Maximum difference (of 255) between colours and their conversion to sRGB. A profile within it counts as sRGB."""
+"""Maximum change of colours (of 255) by a profile's conversion to sRGB for which the profile counts as sRGB."""
 _NO_PROFILE = (
     "The colour profile of the image is damaged or of another kind: it was ignored, so colours may look different."
 )

@@ -83,8 +83,8 @@ _settings_type: Callable[[str], type[MethodSettings]] | None = None
 
 
 def set_methods(settings_type: Callable[[str], type[MethodSettings]]) -> None:
-    """Set the function that returns the settings type of a method by the method's name, or raises KeyError.
-    `pipeline.methods` calls this.
+    """Set the function that returns the settings type for a method's name. The function raises KeyError for an unknown
+    name. `pipeline.methods` calls `set_methods`.
     """
     global _settings_type
     _settings_type = settings_type
@@ -153,7 +153,7 @@ class Failure:
 
     @property
     def what(self) -> tuple[StageName, CounterfactualCaption | None, int]:
-        """The stage or image that failed. Only the last failure of each is stored."""
+        """The stage or image that failed. Only its last failure is stored."""
         return self.stage, self.counterfactual, self.seed
 
 

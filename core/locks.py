@@ -46,7 +46,7 @@ def keeps_locks(folder: Path) -> bool:
 def no_locks(path: Path) -> UserError:
     """Return the error for a file on a drive without locks."""
     return UserError(
-        f"The drive of {path} has no file locks, so two programs could damage it: pick a folder on a local disk."
+        f"The drive of {path} has no file locks, so two programs could damage this file: pick a folder on a local disk."
     )
 
 

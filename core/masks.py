@@ -22,7 +22,7 @@ from core.words import classes_in, few_names
 MASK_KEPT = "mask kept"
 
 LARGE_PIECE = 0.01
-"""Share of the image from which a piece of the mask counts as large. People see changes to a large piece at once."""
+"""Minimum size of a large piece of the mask, as a share of the image. People see changes to a large piece at once."""
 
 UNLABELLED = 255
 """Value of pixels without a class, as data sets use it; it needs no name."""
@@ -108,7 +108,7 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str 
 
 
 def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
-    """Replace the number 255 by that of a class of the same name, or a free one. Raises UserError if none is free."""
+    """Give class 255 another number, or drop the class if it means no class. Raises UserError if no number is free."""
     named = {number: name for number, name in classes.items() if number != UNLABELLED}
     own_name = classes.get(UNLABELLED, "")
     if own_name and own_name.casefold() not in _NO_CLASS:

@@ -39,7 +39,7 @@ class Assumptions:
     """Assumptions about a model's input and output, for people to check before anything is computed."""
 
     scaling: str = ""
-    """Scaling of images for the model, in words. Empty if version 0.1 loaded the model last."""
+    """Scaling of images for the model, in words. Empty if version 0.1 of the studio was the last to load the model."""
     values: tuple[float, ...] = ()
     """Smallest and largest pixel value that the model gets. Empty if a server prepares its images."""
     output: Output | Literal[""] = ""
@@ -81,8 +81,8 @@ class ModelIdentity:
 
     @cached_property
     def digest(self) -> str:
-        """Return `DIGEST` hex digits of the hash of all fields except `Assumptions`. Version 0.1 read percentages and
-        the output of a segmenter with a softmax as logits. Such models have another digest now.
+        """Return `DIGEST` hex digits of the hash of all fields except `Assumptions`. Version 0.1 of the studio took
+        percentages and a segmenter's softmax for logits. Models with such outputs have another digest now.
         """
         plain = asdict(self)
         output = plain["preprocessing"].pop("assumed")["output"]
@@ -110,7 +110,7 @@ class ModelIdentity:
 
     @property
     def note(self) -> str:
-        """Return a warning about the stored predictions of this model, in one sentence; "" if none exists."""
+        """Return a warning about the stored predictions of this model, or "" if no warning is needed."""
         if self.weights != UNKNOWN_VERSION:
             return ""
         return (
@@ -124,7 +124,7 @@ def _listed(numbers: Sequence[float]) -> str:
 
 
 def files_hash(files: Sequence[Path]) -> str:
-    """Return "sha256:" and the hash of files, with their names if several. Hashes are cached. Raises OSError."""
+    """Return "sha256:" and a cached hash of the files, and of their names if there are several. Raises OSError."""
     if len(files) == 1:
         return f"sha256:{known_file_hash(files[0])}"
     whole = hashlib.sha256()

@@ -48,7 +48,7 @@ class Weights(Data):
     bytes: int = Field(0, ge=0)
     """Size in bytes of the fetched files on disk; 0 if unknown."""
     memory_half: int = Field(0, ge=0)
-    """Memory in bytes at half precision, as on a GPU, without the memory to draw a picture; 0 if unknown."""
+    """Memory in bytes at half precision, as on a GPU; 0 if unknown. Drawing a picture takes further memory."""
     memory_full: int = Field(0, ge=0)
     """Memory in bytes at full precision, as on a CPU; 0 if unknown."""
     size: str = ""

@@ -85,9 +85,9 @@ class NearHashes:
 
 def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
     """Return flags (values,): True for each hash that is at most `DISTANCE` bits from one of `others`, mirrored or not.
-    Use this for hundreds of thousands of hashes, or for similar pictures such as those of one street: `NearHashes` is
-    slow there, as too many bands match. This search cuts a hash into six blocks. Two hashes that differ in at most
-    three bits have at least three blocks in common.
+    Use this for hundreds of thousands of hashes, or for similar pictures such as those of one street. `NearHashes` is
+    slow there, because too many hashes share 16 bits. This search cuts a hash into six blocks, and compares only hashes
+    with three equal blocks. Hashes that differ in at most three bits have three or more equal blocks.
     """
     given_hashes = np.array(others, np.uint64)
     known = np.unique(np.concatenate([given_hashes, given_hashes ^ np.uint64(_ODD)]))

@@ -22,8 +22,8 @@ _OF_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
 def with_texts(data: bytes, texts: Mapping[str, str]) -> bytes:
-    """Return the PNG with these texts by keyword, placed before its pixels, instead of texts of the same keywords.
-    Raises ValueError for an incomplete PNG, a keyword that PNG does not allow, and a text over `LARGEST_TEXT`.
+    """Return the PNG with a text for each keyword before its pixels. Old texts of these keywords are removed. Raises
+    ValueError for an incomplete PNG, a keyword that PNG does not allow, and a text over `LARGEST_TEXT`.
     """
     return b"".join(parts_with_texts(data, texts))
 

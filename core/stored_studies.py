@@ -50,7 +50,7 @@ class Assignment:
     """Opaque token that the worker's browser gets. It reveals nothing about the item."""
     image_token: str
     source_token: str
-    """Opaque tokens of the pictures, valid for this assignment only; "" if there is no source."""
+    """Opaque tokens of image and source, valid only for this assignment. `source_token` is "" without a source."""
     side: Side
     item: Item
     worker: str
@@ -80,7 +80,7 @@ class Enrolment:
     controls_right: int = 0
     exclusion: Exclusion | None = None
     readmitted: bool = False
-    """True if a person readmitted this worker. Then no rule excludes the worker again at once."""
+    """True if a person readmitted this worker. Rules do not exclude a readmitted worker again."""
 
 
 @dataclass(frozen=True)

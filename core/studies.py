@@ -67,7 +67,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Eligibility:
-    """Rules for who may take part. The defaults are the paper's: more than 95 % approved, at least 50 finished."""
+    """Rules for who may take part. By default, as in the paper: at least 50 decided assignments, over 95 % approved."""
 
     min_approval: Annotated[
         float, FormNumber(0, 99.99, "Approval above", "approved of all decided assignments", "%", whole=False)
@@ -130,7 +130,7 @@ class Rules:
     consensus: Annotated[
         int, FormNumber(1, 50, "Consensus", "with fewer equal answers, the question of the image is discarded")
     ] = 4
-    """Number of equal answers, out of K, that decide. With fewer, the question is discarded for the item."""
+    """Minimum number of equal answers, out of `votes`, for a consensus. Otherwise the item's question is discarded."""
     controls: ControlPolicy = field(default_factory=ControlPolicy)
     eligibility: Eligibility = field(default_factory=Eligibility)
     training: Annotated[

@@ -31,7 +31,7 @@ class Slice:
     """Number of items with too few votes in a closed study."""
     waiting: int
     bounds: Bounds
-    """Bounds of the rate: if all discarded and short items were invalid, and if all were valid."""
+    """Bounds of the rate: if all `discarded` and `short` items were invalid, and if all of these items were valid."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class QuestionResult:
     """Result of `after`, completed by a person's answers where workers had no consensus. None if no person answered. It
     is not a result of the workers, so report it separately."""
     votes: Proportion
-    """Share of "valid" among counted votes, also on images that wait for votes, with a bootstrap interval over
-    images."""
+    """Share of "valid" among all counted votes, with a bootstrap interval over images. This includes votes on images
+    that wait for further votes."""
     answers: tuple[AnswerShare, ...]
     """Share of each possible answer; empty for free text."""
     mean: Mean | None
@@ -237,7 +237,7 @@ class Measure:
     """One measure of agreement, or words that say why it is undefined."""
 
     value: float | None
-    """1 is full agreement, 0 chance level (for the raw measure: none), below 0 worse than chance. None if undefined."""
+    """1 is full agreement. 0 is chance agreement (raw measure: no agreement). Negative values are worse than chance."""
     words: str
     n_items: int
     """Number of items with at least two votes."""

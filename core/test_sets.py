@@ -61,7 +61,7 @@ class SetVersion:
     """Id of the version from which this version was drafted, or ""."""
     note: str
     thresholds: Mapping[str, float]
-    """Numbers by which images were chosen and split, by name."""
+    """Thresholds by which images were chosen and divided into splits. The keys are their names."""
     created: datetime
     released: datetime | None
     entries: int
@@ -74,7 +74,7 @@ class SetVersion:
 
     @property
     def key(self) -> str:
-        """Name within its set: "draft", or the place."""
+        """Name of the version within its set: "draft", or `place` as text."""
         return "draft" if self.is_draft else str(self.place)
 
     @property

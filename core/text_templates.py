@@ -59,5 +59,5 @@ class _Sentences(Extension):
     """Marks the line breaks of a template before Jinja reads it. Jinja treats the marks as text."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
-        """Mark empty lines and line breaks with the indents around them."""
+        """Replace each line break, with the spaces around it, by a mark. Empty lines get another mark."""
         return re.sub(r"\s*\n\s*", _SPACE, re.sub(r"\s*\n\s*\n\s*", _PARAGRAPH, source.strip()))

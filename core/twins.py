@@ -34,8 +34,8 @@ TOLERANCE, COARSE_TOLERANCE = 10, 8
 MOST_LACKING = 0.02
 """Maximum share of pixels whose colour the other twin lacks, after alignment."""
 COARSE_LACKING = 0.01, 0.11
-"""Maximum shares of pixels whose colour the other picture lacks, before alignment. The first limits the smaller share
-of the two pictures, the second the larger. A crop lacks the colours that were cut off."""
+"""Maximum shares of pixels whose colour is missing in the other picture, before alignment. The first value limits the
+picture with the smaller share, the second value the other one. A crop lacks the colours that were cut off."""
 REACH = 13
 """Width in pixels of the square in which a colour is searched before alignment. Enough for a crop of a tenth."""
 HOPELESS = 8 * MOST_LACKING
@@ -142,7 +142,7 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
 
 def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
     """Return two flags for each pair, (pairs, 2): whether its pictures can be twins, and whether they can be twins if
-    one of them is mirrored. Twins have each other's colours within the distance that a crop moves a pixel.
+    one of them is mirrored. Twins have similar colours at similar places.
     """
     own = _ranges(looks)
     other = own if others is looks else _ranges(others)
@@ -172,7 +172,7 @@ def _ranges(looks: Looks) -> tuple[Looks, Looks, Looks]:
 
 
 def _lacking(ranges: Sequence[Looks], cells: Looks) -> NDArray[np.float64]:
-    """Return for each pair the share of cells whose colour the other picture lacks at the same place."""
+    """Return for each pair the share of one picture's `cells` whose colour is outside the other's `ranges`."""
     low, high = ranges[0], ranges[1]
     away = np.maximum(np.maximum(low, cells) - cells, cells - np.minimum(high, cells))
     return (away.max(-1) > COARSE_TOLERANCE).mean((1, 2))
@@ -184,7 +184,7 @@ def _near(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
 
 
 def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArray[np.uint8]:
-    """Return by how much each pixel of `other` is outside the colour range of `one` in a square of `reach` pixels."""
+    """Return how far each pixel of `other` is from the colours of `one` within a square of side `reach` around it."""
     import cv2
 
     about = np.ones((reach, reach), np.uint8)
@@ -194,8 +194,8 @@ def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArr
 
 
 def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """Align `one` to `other`. Return the share of pixels whose colour `other` lacks at or beside that place; 1 if they
-    cannot be aligned.
+    """Align `one` to `other`. Return the share of pixels of the aligned `one` whose colour `other` has neither at the
+    same place nor beside it; 1 if the pictures cannot be aligned.
     """
     import cv2
 

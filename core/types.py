@@ -212,7 +212,7 @@ class PromptSlot:
     default: str = ""
     """Template for prompt sets without a file of this name, or ""."""
     needed: bool = True
-    """True if a prompt set without this file needs a `default`. If False, a prompt without a file is not sent."""
+    """True if the prompt must come from a file or from `default`. False if a prompt set may lack this prompt."""
     title: str = ""
     """Title of a further prompt, in a few words; "" for the main prompt of a stage."""
 

@@ -120,8 +120,8 @@ def train_ids() -> dict[int, int]:
 
 def recognised(classes: Sequence[str]) -> tuple[str, tuple[TableClass | None, ...]]:
     """Recognise the data set of a model's classes. Return its title and the row of each class; "" and None if unknown.
-    A table is recognised if nearly all classes have its names in its order (VOC also without its background). In any
-    order, ImageNet is recognised if all classes are WordNet ids or its full names.
+    Nearly all classes must have the names of the data set's table, in the order of the table. VOC may lack its
+    background. ImageNet's classes may have any order if all of them are WordNet ids or full names of ImageNet.
     """
     for title in TABLES:
         rows = class_table(title).classes
@@ -156,7 +156,7 @@ def _imagenet_names() -> dict[str, TableClass | None]:
 
 @cache
 def imagenet_labels() -> dict[str, str]:
-    """Map WordNet ids of ImageNet's classes to labels: all names, and the id if another class has the same names."""
+    """Map WordNet ids of ImageNet's classes to labels: all names, plus the id if another class has the same names."""
     rows = list(_rows("imagenet.csv"))
     shared = Counter(row["names"] for row in rows)
     return {
@@ -207,7 +207,7 @@ def _meaning_titles() -> dict[str, str]:
 
 
 def words_of_id(wordnet: str) -> str:
-    """Return the names of a WordNet id, or a word with an explanation if it has none; "" if neither is known."""
+    """Return the names of a WordNet id. An id without names gets a word and its explanation, or "" if unknown."""
     return ", ".join(names_of_id(wordnet)) or _meaning_titles().get(wordnet, "")
 
 

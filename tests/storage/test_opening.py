@@ -153,7 +153,7 @@ def test_a_drive_without_locks_is_called_that(tmp_path: Path) -> None:
         text=True,
         timeout=60,
     )
-    why = "has no file locks, so two programs could damage it: pick a folder on a local disk."
+    why = "has no file locks, so two programs could damage this file: pick a folder on a local disk."
     assert done.stdout.splitlines() == [f"The drive of {at / 'studio.db'} {why}" for at in (new, filled_before)]
     with Workspace(filled_before) as workspace:
         assert len(workspace.runs.search()) == 30
