@@ -50,7 +50,7 @@ FIRST_SEED = 2_000_000
 COUNT = 300
 """Number of scenes that set the thresholds. The report tests the thresholds on other scenes."""
 BLAMED, THROUGH = 0.015, 0.06
-"""Maximum shares: of good images that a check may fail; of broken images that one check, or all together, may pass."""
+"""Maximum share of good images that fail a check; maximum share of broken images that pass a check, or all checks."""
 BLAMED_FOR_NOTHING = 0.004
 """Maximum share of good images that a general check may fail. Such a check only detects images of another scene."""
 NEARER = ("edit shows", "label seen")
@@ -137,8 +137,8 @@ def figures(checks: Sequence[Check]) -> dict[str, float]:
 
 
 def band_of(good: Sequence[float], bad: Sequence[float], blamed: float = BLAMED) -> tuple[float, float]:
-    """Return a check's two thresholds. It fails below the first, as does a share `blamed` of the values of `good`
-    images. It passes from the second. If the second is lower, both are replaced by their mean.
+    """Return a check's two thresholds. The check fails below the first and passes from the second. A share `blamed` of
+    the `good` values is below the first threshold. If the second threshold is lower, the mean of the two replaces both.
     """
     failed_below = float(np.quantile(good, blamed))
     passed_from = float(np.quantile(bad, 1 - THROUGH)) if bad else failed_below
@@ -158,8 +158,8 @@ class Measured:
 
 
 def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Bands:
-    """Raise the values from which checks pass, until few broken images pass all checks. Each step excludes one broken
-    image by a check of one of its defects: the check that excludes the fewest good images with it.
+    """Raise the values from which checks pass, until few broken images pass all checks. Each step raises one value to
+    exclude a broken image by a check of its defect. It takes the image and the check that cost the fewest good images.
     """
     raised_bands = dict(bands)
 

@@ -167,10 +167,10 @@ def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
 
 
 def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:
-    """Return True if a part of the background, `slot` in `PARTS`, looks more as after the edit than as before.
+    """Return True if the image shows an edit of a part of the background, `slot` in `PARTS`.
 
-    This compares the mean colour of the changed pixels, since the generator cannot draw all textures. Return True if
-    the edit changes nothing visible, such as the ground under snow.
+    The mean colour of the changed pixels decides, since the generator cannot draw all textures. It must be nearer to
+    `goal` than to the scene before. Return True if the edit changes nothing visible, such as the ground under snow.
     """
     ideal = render(goal)[0].astype(float)
     before = render(goal.with_look(**{slot: getattr(scene.look, slot)}))[0].astype(float)

@@ -88,7 +88,7 @@ def _written(
 
 
 def write_scene(scene: Scene, image: Path, mask: Path) -> None:
-    """Write a scene's picture, and before it the mask of a street. So if the picture exists, both are complete."""
+    """Write the mask of a street scene, then the scene's picture. So if the picture exists, both files are complete."""
     pixels, numbers = render(scene)
     image.parent.mkdir(parents=True, exist_ok=True)
     if not scene.label:

@@ -65,7 +65,7 @@ def facts_of_scene(scene: Scene) -> Facts:
 
 
 def _colours_of_cars(caption: str) -> tuple[str, ...]:
-    """Return the colours of the cars, nearest first, using the form of sentences that finds the most cars."""
+    """Return the colours of the cars, nearest car first. Uses the form of sentence that matches the most cars."""
     readings: list[tuple[str, ...]] = [()]
     for form in CARS_TOLD:
         for places in form.values():

@@ -1,4 +1,4 @@
-"""The light of a scene: how weather and time of day change the colours and the sky, and rain and snow."""
+"""The light of a scene: its colours, sky, rain and snow, which depend on weather and time of day."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class Light:
         return PAINT[name]
 
     def sky(self, canvas: Canvas, horizon: float, rng: random.Random) -> None:
-        """Paint the sky with sun, moon, stars and clouds. Every look takes equally many random numbers from `rng`."""
+        """Paint the sky with sun, moon, stars and clouds. Any weather takes the same number of values from `rng`."""
         top, bottom = _SKY[self.look.time]
         grey: Colour = _OVERCAST[self.look.time]
         share = _OVERCAST_SHARE[self.look.weather]
