@@ -193,7 +193,7 @@ def _add_first(app: FastAPI, profile: Profile, annotators: FastAPI, status: str)
 
 
 def _guarded(app: FastAPI, settings: ServerSettings, workspace: Workspace) -> str:
-    """Protect the pages that `app` has so far with the sign-in. Return a script for the head of the Explore page."""
+    """Protect `app` with a sign-in, except the annotators' pages. Return a script for the head of the Explore page."""
     from services.sign_in import LeadSignIn
     from ui.security.root_path import BelowRootPath
     from ui.security.sign_in import stand_guard
