@@ -1,4 +1,4 @@
-"""Checks whether a source's mask still fits a generated image, and the table of defects that each check should find."""
+"""Checks whether a source's mask still fits a generated image. A table names the defect that each check should find."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Trains the segmenter that checks generated images, a `small-unet`, on road scenes in every weather.
 
 The segmenter tests whether the protected classes are still there. So it must recognise them in rain and at night too,
-unlike the segmenter under test. It shares nothing with the generator, nor with the judges that measure its quality.
+unlike the segmenter under test. It shares nothing with the generator, nor with the judges of the generator's quality.
 """
 
 from __future__ import annotations

@@ -73,9 +73,9 @@ def new_processor(words: CLIPTokenizer) -> CLIPProcessor:
 def take_over_eyes(model: CLIPModel, captioner: Path, pictures: torch.Tensor) -> None:
     """Copy the vision transformer of a trained captioner of the same size. `pictures` is (count, 3, 128, 128).
 
-    There are three differences. CLIP's patch filters have no bias, so the captioner's bias is added to the positions.
-    CLIP normalises the patches before the first layer. That layer normalises them anyway, and the gain set below keeps
-    their usual length. BLIP stores queries, keys and values in one matrix.
+    The networks differ in three ways. CLIP's patch filters have no bias, so the captioner's bias is added to the
+    positions. CLIP normalises the patches before the first layer, with a gain that is set so that patches keep their
+    usual length. BLIP stores queries, keys and values in one matrix, CLIP in three.
     """
     theirs = BlipForConditionalGeneration.from_pretrained(captioner, dtype=torch.float32).vision_model
     ours = model.vision_model

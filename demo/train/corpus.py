@@ -112,11 +112,11 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Draft:
-    """A caption with open slots: sentences such as "{A} {c0} bird in {w} weather {t}." and their values.
+    """A caption with open slots: sentences such as "{A} {c0} bird in {w} weather {t}." and the values of the slots.
 
-    Slots: w (weather), t (time phrase), g (ground, inside {land}), r (water, inside {water}), l (trees), b (buildings),
-    h (hills), c0, c1, ... (colours), x0, ... (added things), s0, ... (any other words that an edit replaces). {A} is
-    the article of c0, {Aw} that of w; {land} and {water} are whole sentences that depend on the weather.
+    Slots: w (weather), t (time phrase), g (ground), r (water), l (trees), b (buildings), h (hills), c0, c1, ...
+    (colours), x0, ... (added things), s0, ... (other words that an edit replaces). {A} and {Aw} are the articles of c0
+    and w. {land} is a sentence on the ground g, {water} one on the water r. The weather changes these two sentences.
     """
 
     sentences: tuple[str, ...]
@@ -319,7 +319,7 @@ CHANGES: tuple[Callable[[random.Random, Draft], Draft], ...] = (
 
 
 def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[Draft, str]:
-    """Return a random caption of the scene, and its label. With probability 1 - `own` it is changed as by people."""
+    """Return a random caption of the scene, and its label. With probability `own`, there are no random changes."""
     draft = draft_of(scene, random_wording(rng))
     if rng.random() >= own:
         if scene.family == "object" and rng.random() < 0.25:
@@ -357,7 +357,7 @@ def edit_type_of(old: str, new: str) -> EditType | None:
 
 
 def _kinds_of(words: str) -> dict[str, str]:
-    """Return the world's values that are, or end with, this text, by the first letter of the slot that they fill."""
+    """Return the world's values that equal `words` or end with `words`, by the first letter of their slot."""
     return {
         kind: value
         for kind, choices in CHOICES.items()
@@ -460,7 +460,7 @@ def perturbation_example(rng: random.Random, draft: Draft, task: Task, edit_type
 
 
 def _settled(draft: Draft) -> Draft:
-    """Return the same caption, but changing the weather no longer changes its sentences on ground and water."""
+    """Return the same caption, with sentences on ground and water that stay the same when the weather changes."""
     weather = draft.slots["w"]
     land, water = ground_sentence(weather, "{g}"), water_sentence(weather, "{r}")
     sentences = tuple(one.replace("{land}", land).replace("{water}", water) for one in draft.sentences)

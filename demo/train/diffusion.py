@@ -56,15 +56,15 @@ EXTRA_WEIGHT = {
     "road": {"vehicle": 2.5, "pedestrian": 8.0, "lane marking": 8.0, "pavement": 1.5},
     "object": {"object": 2.0, "vegetation": 5.0},
 }
-"""Additional weight of a pixel in the loss, by family of scenes and class. Other pixels have the weight 1. Pedestrians
-and lane markings are only two to five pixels wide, and a quarter of that in the latents. The vegetation behind an
-object is hills in haze, whose colours are four times more similar than those of cars."""
+"""Additional weight of a pixel in the loss, by family of scenes and class. Pixels of other classes have none.
+Pedestrians and lane markings are only two to five pixels wide in the image, and four times narrower in the latents. The
+vegetation behind an object is hills in haze. The colours of hills differ four times less than those of cars."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
-"""Number of pixels of a large car or person, which has the plain additional weight. Smaller ones have up to `MOST`
-times as much, so that objects count equally. Otherwise the colour of the third car would hardly be learnt."""
+"""Size in pixels from which a car or person counts as large. A smaller one has up to `MOST` times the `EXTRA_WEIGHT` of
+a large one, so that all count equally. Otherwise the colour of the third car would hardly be learnt."""
 MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
-"""Relative frequency in training of road scenes by number of cars. Object scenes, which are learnt sooner, have 1."""
+"""Relative frequency of road scenes in training, by number of cars. Object scenes have 1: they are learnt sooner."""
 GOING_ON = 4e-4
 """Learning rate when a finished model is trained further. A rate as high as at first would make the model forget."""
 EMA_DECAY = 0.999
@@ -197,7 +197,7 @@ class Examples:
 
 
 def extra_weights(mask: np.ndarray, family: str) -> np.ndarray:
-    """Return the extra weight in the loss of each pixel of a mask, uint8 (h, w) of indices into `SEMANTIC_CLASSES`."""
+    """Return each pixel's additional weight in the loss. `mask` has indices into `SEMANTIC_CLASSES`, uint8 (h, w)."""
     extra = np.array([EXTRA_WEIGHT[family].get(name, 0.0) for name in SEMANTIC_CLASSES], np.float32)[mask]
     for name, large in LARGE.items():
         pixels = (mask == SEMANTIC_CLASSES.index(name)).astype(np.uint8)

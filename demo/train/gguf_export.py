@@ -38,7 +38,7 @@ def gguf_name(name: str) -> str:
 
 
 def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Reorder rows of a q or k weight: transformers pairs a head's two halves for rotation, llama.cpp neighbours."""
+    """Reorder q or k rows: `transformers` rotates a head's two halves together, llama.cpp rotates neighbouring rows."""
     rows, columns = weight.shape
     return weight.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
 

@@ -4,9 +4,9 @@
 exported file through ctransformers. The prompt counts a little in the loss, which teaches copying early. Batches hold
 examples of similar length, so that little of them is padding.
 
-The shipped file learnt its perturbations later, with the other stages among the examples (`--go-on`): 1,609 steps at a
-learning rate of 1e-3, then 1,845 at 5e-4 with more alternatives. It is the mean of these two models' weights, which
-forgot less than either.
+The shipped model was first trained without perturbations. Two further trainings (`--go-on`) added them, with examples
+of all stages: 1,609 steps at a learning rate of 1e-3, then 1,845 at 5e-4 with more alternatives. The shipped weights
+are the mean of the models after these two trainings. The mean forgot less than either model.
 """
 
 from __future__ import annotations

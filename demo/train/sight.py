@@ -119,7 +119,9 @@ class Lessons(nn.Module):
         return loss, figures
 
     def _patch_shares(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return each answer's share of a patch, by question: (count, patches, answers). Unknown cars have zeros."""
+        """Return, by question such as colour, the share of each patch that each answer covers: (count, patches,
+        answers). The shares of colours and places are 0 in images whose cars touch.
+        """
         masks = batch.masks.numpy()
         colours = np.full(masks.shape, _NO_THING, np.int64)
         places = np.full(masks.shape, max(CAR_PLACES), np.int64)

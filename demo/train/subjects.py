@@ -1,6 +1,6 @@
 """Trains the segmenter of the drawn world, which finds objects by a phrase: `make train-subjects`.
 
-The network predicts one of `WORDS` for each pixel. Each phrase has a set of these words, so it needs no training.
+The network predicts one of `WORDS` for each pixel. A phrase is a set of these words, so new phrases need no training.
 """
 
 from __future__ import annotations

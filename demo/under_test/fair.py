@@ -33,7 +33,7 @@ MEAN = STD = (0.5, 0.5, 0.5)
 
 
 class FairScenes:
-    """The training pictures that show a fair day, of one family of scenes (or of both, "")."""
+    """The training pictures that show a fair day. `family` selects one family of scenes; "" selects all scenes."""
 
     def __init__(self, scenes: SceneSet, seed: int, family: str = "") -> None:
         self._scenes, self._rng = scenes, random.Random(seed)

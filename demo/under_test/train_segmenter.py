@@ -65,7 +65,7 @@ def trained(
 
 @torch.inference_mode()
 def check(net: torch.nn.Module) -> None:
-    """Print the IoU of each protected class over all scenes of a condition, on scenes that no training saw."""
+    """Print the IoU of each protected class in each condition. The scenes are new: no training saw these scenes."""
     net = net.cpu().eval()
     both: dict[tuple[str, str], int] = defaultdict(int)
     either: dict[tuple[str, str], int] = defaultdict(int)
