@@ -1,14 +1,14 @@
 """Compare several trainings by their gains on the same images: means over seeds and sources, with intervals for the
 chance in both (the paper's RQ3). Each source weighs the same, and its images share its weight. Pure.
 
-Every seed meets every source, so the variance of a mean has a part from each (Searle, Casella and McCulloch 1992,
-Variance Components). Each part uses Student's t with its degrees of freedom, and the squares of the half-widths add up
-(Howe 1974, Journal of the American Statistical Association 69). A share with that uncertainty has Wilson's interval
-(1927) for the number of independent images with the same uncertainty (Korn and Graubard 1998, Survey Methodology 24).
-If no image, or every image, is right, the number of sources takes its place, and the interval is exact (Clopper and
-Pearson 1934). The ends of a difference come from the ends of its two shares and their correlation (MOVER; Zou and
-Donner 2008, Statistics in Medicine 27), those of a ratio from Fieller (1954). `experiments.coverage.of_training`
-measures how often they hold.
+Every seed meets every source, so the variance of a mean has a part from the seeds and a part from the sources (Searle,
+Casella and McCulloch 1992, Variance Components). The half-width of each part uses Student's t with the degrees of
+freedom of this part. The squares of the half-widths add up (Howe 1974, Journal of the American Statistical Association
+69). A share gets Wilson's interval (1927) for the number of independent images that would have the same uncertainty
+(Korn and Graubard 1998, Survey Methodology 24). If all images are right, or all are wrong, the interval is the exact
+interval for the number of sources (Clopper and Pearson 1934). A difference gets its interval from the intervals of its
+two shares and their correlation (MOVER; Zou and Donner 2008, Statistics in Medicine 27). A ratio gets Fieller's
+interval (1954). `experiments.coverage.of_training` measures how often all these intervals contain the true value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ source are. With fewer, a source counts as one image."""
 FEWEST_SEEDS_OF_RATIO = 5
 """Minimum number of seeds. With fewer, the interval of a recovered share misses the truth in up to 9 % of cases."""
 FARTHEST = 1000.0
-"""Maximum distance from the value at which an interval's end is searched. Wider intervals are useless."""
+"""Maximum distance between a figure and an end of its interval. Wider intervals are useless and are not returned."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class WonBack:
 
     arm: str
     share: Figure
-    """(arm on generated - baseline on generated) / (baseline on original - baseline on generated): 1 is all of it."""
+    """(arm on generated - baseline on generated) / (baseline on original - baseline on generated). 1 means that the arm
+    recovers the whole loss."""
 
 
 def beside_controls(
@@ -213,8 +214,8 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     ids, sources = np.union1d(after.ids, before.ids), min(after.sources, before.sources)
 
     def spread_out(one: _Mean) -> Floats:
-        """Return deviations from the mean, (seeds, all sources of two sets); 0 for a source that this set lacks. They
-        are scaled so that the variance of the mean stays the same.
+        """Return the deviations of `one` from its mean, (seeds, sources in `ids`); 0 for a source that `one` lacks. The
+        deviations are scaled so that the variance of the mean stays the same.
         """
         found = np.zeros((one.seeds, len(ids)))
         found[:, np.searchsorted(ids, one.ids)] = (one.table - one.value) * len(ids) / one.sources

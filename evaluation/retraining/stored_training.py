@@ -64,7 +64,7 @@ class KeptState:
     batch: int
     done: bool
     score: float
-    """Best share of right tuning images, or of their right pixels, so far. The weights with this score are stored."""
+    """Best share of right answers or right pixels on the tuning images. The weights with this score are stored."""
     update_seconds: float | None = None
     """Mean time of an update in seconds; None if not measured."""
     other_seconds: float | None = None
@@ -116,8 +116,8 @@ def remove_training(folder: Path) -> None:
 def learnt(
     training: Training, on_update: Callable[[int, float], None] = lambda update, loss: None
 ) -> dict[str, Floats]:
-    """Train unless that is done, and return the trained model's answers by set. A classifier has (images,): 1 if right,
-    else 0. A segmenter has pixel counts by true and predicted class (or group), (images, classes, classes + 1).
+    """Train the model if needed, and return its answers by image set. A classifier's answers are (images,): 1 if right,
+    else 0. A segmenter's are pixel counts by true and predicted class (or group), (images, classes, classes + 1).
 
     An exception from `on_update` stops the training, which can be resumed. Raises UserError for a model that cannot be
     trained, for an unreadable image, and while another process runs the same training.

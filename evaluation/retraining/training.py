@@ -115,10 +115,10 @@ def train(
 ) -> None:
     """Train a torch module in place, and save the result in `folder`, where a stopped training is resumed. `prepare`
     returns an image's pixels as the module takes them, (3, h, w). `score` rates the module on the tuning images; larger
-    is better. `groups` has the classes of each mask number; each of them is right. `header` is written into the file of
-    weights.
+    is better. `groups` lists, for each number in a mask, the classes that are right answers for its pixels. `header` is
+    written into the file of weights.
 
-    Raises UserError for an arm without examples or with an unreadable file, and ValueError for a folder with another
+    Raises UserError if the arm has no examples or an unreadable file, and ValueError if the folder holds another
     training. An exception from `on_update` stops the training, which can then be resumed.
     """
     import torch
