@@ -31,14 +31,15 @@ def answers_of(
     probabilities: NDArray[Any],
     rows: Numbers | None = None,
 ) -> tuple[Answers, Floats]:
-    """Return a classifier's answers, and each image's probability of its true label: the sum over the label's classes,
-    or NaN if they cannot be compared.
+    """Return a classifier's answers, and the probability of each image's true label: the sum over the label's classes,
+    or NaN if image and label cannot be compared.
 
-    For each image `label` is the index of its label in the map, `source` the number of its source, and `likeliest` the
-    class that the model predicts. `probabilities` are (images, classes), of any float type. `rows` has each image's row
-    there, by default its index. An answer is right if the likeliest class is one of the label's classes. Its confidence
-    sums the probabilities of the predicted label's classes. An image with an unmapped label is `UNKNOWN`. With
-    `ClassMap.among_labels`, only classes that have a label count, and their probabilities are scaled to add up to 1.
+    For each image, `label` is the index of its label in the map, `source` the number of its source, and `likeliest` the
+    class that the model predicts. `probabilities` are (images, classes), of any float type. `rows` is each image's row
+    in `probabilities`, by default its index. An answer is right if the likeliest class is one of the label's classes.
+    Its confidence sums the probabilities of the predicted label's classes. An image with an unmapped label is
+    `UNKNOWN`. With `ClassMap.among_labels`, only classes with a label count, and their probabilities are scaled to sum
+    to 1.
     """
     place, total = np.arange(len(label)) if rows is None else rows, np.ones(len(label))
     if mapping.among_labels and mapping.members.any():

@@ -1,8 +1,8 @@
 """Figures with uncertainty for test cases. Several test cases may share a source. Pure; knows no models.
 
 Test cases of one source are not independent: a model that fails on one fails more often on the others. So sources,
-never images, are resampled and counted. Every figure is a mean over sources. Its interval suits few sources, rare
-errors and unequal sources: `experiments.coverage` tests that.
+never images, are resampled and counted. Every figure is a mean over sources, with an interval. The intervals also hold
+for few sources, rare errors and sources with unequally many images: `experiments.coverage` tests that.
 
 Functions import scipy.stats only when called: it takes half a second, and many callers need only the types.
 """
@@ -27,7 +27,7 @@ GROUPS = 1_000
 """Maximum number of sources that get single random weights. More sources are first put into this many random groups
 (Wolter 2007, Introduction to Variance Estimation, chapter 2). An interval's width then changes by some 2 %."""
 MOST_NEEDED = 100
-"""Maximum number of needed sources to report, as a multiple of the present number of sources."""
+"""Limit for the number of needed sources, as a multiple of the present number. A larger number is not reported."""
 FEWEST_SOURCES = 2
 """Minimum number of sources for an interval. The variance of a single source is unknown."""
 ONE_SOURCE = "no interval, since there is one source only"
@@ -53,7 +53,7 @@ class Unseen:
     worst: Floats
     best: Floats
     together: Numbers
-    """Group of each column, from 0. Columns of one group are at their worst together, or at their best together."""
+    """Group of each column, from 0. In a sample, all columns of a group have the worst value, or all have the best."""
 
 
 class MeansOfSources:
@@ -61,9 +61,10 @@ class MeansOfSources:
 
     The samples come from the Bayesian bootstrap (Rubin 1981, Annals of Statistics 9): each sample gives the sources
     random weights. One additional source represents the unseen ones: in each sample, each of its shares is 0 or 1 with
-    equal chance. So the interval of a share of sources is the mid-P form of the exact one of Clopper and Pearson
-    (1934), and "never" is not certain. For other shares it is the mid-P form of the bound of Gaffke (Learned-Miller and
-    Thomas 2019, arXiv 1905.06208), which suits few values in a limited range.
+    equal chance. So even if a share is 0 in all sources, its interval reaches above 0. If each source counts fully or
+    not at all, the interval is the mid-P form of Clopper and Pearson's exact interval (1934). Otherwise it is the mid-P
+    form of Gaffke's bound (Learned-Miller and Thomas 2019, arXiv 1905.06208), which suits few values in a limited
+    range.
     """
 
     def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
@@ -129,7 +130,7 @@ def shares_of_sources(columns: Sequence[Flags | Floats], source: Numbers) -> tup
 
 
 def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
-    """Return `sums`, (sources, k). More than `GROUPS` sources are added up in that many random groups."""
+    """Return `sums`, (sources, k). If there are more than `GROUPS` sources, add them up in `GROUPS` random groups."""
     if len(sums) <= GROUPS:
         return sums
     begins = np.arange(GROUPS) * len(sums) // GROUPS
@@ -183,9 +184,9 @@ def means_of_groups(
     `group` is each source's group, and `n` each group's number of images.
 
     One imagined, additional source has the value `lowest` or 1 with equal chance. The interval comes from the beta
-    distribution with the resulting mean and variance, made wider as Student's t is wider than the normal distribution
-    (Korn and Graubard 1998, Survey Methodology 24). If each source has one image, right or wrong, that is a Jeffreys
-    interval except for the last step.
+    distribution with the resulting mean and variance. The distribution is widened, as Student's t is wider than the
+    normal distribution (Korn and Graubard 1998, Survey Methodology 24). If each source has one image, right or wrong,
+    the interval without this widening is a Jeffreys interval.
     """
     from scipy import stats
 

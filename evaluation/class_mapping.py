@@ -131,7 +131,7 @@ class ClassMap:
     @cached_property
     def label_of_class(self) -> Numbers:
         """Index of the label of each class; -1 for none. If several labels share a class, the label with the fewest
-        classes counts, or the first of these.
+        classes counts. If several of them have equally few, the first of these labels counts.
         """
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
@@ -305,7 +305,7 @@ def _from_file(
 
 
 def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabel]:
-    """Add classes to labels that they are a kind of (“poodle” to “dog”), except classes that have a label."""
+    """Add to each label the classes that are kinds of it (“poodle” for “dog”), except classes that have a label."""
     taken = {number for one in mapped for number in one.classes}
     found = []
     for one in mapped:
@@ -379,7 +379,7 @@ class _Model:
         if found.classes:
             return found.classes
         if found.note.startswith(_SEVERAL):
-            raise UserError(f"“{model_class}” fits {found.note}; give the number of one class.")
+            raise UserError(f"“{model_class}” may mean {found.note}; give the number of the class to use.")
         if found.picks:
             raise UserError(f"“{model_class}” {found.note}; give one of these: {', '.join(found.picks)}.")
         near = ClassMap("classification", self.classes, (), self.known_as).suggestions(str(model_class))
@@ -414,7 +414,7 @@ class _Model:
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
-        """Map a WordNet id to the classes with this id or an id below it, else to the only class with its names."""
+        """Map a WordNet id to the classes with this id or an id below, else to the single class with this id's name."""
         meaning, names = tables.meaning_of(label), tables.names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")
@@ -445,8 +445,8 @@ class _Model:
         return self._below(label, below[:1], str(tables.meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """Map a word by the meaning that it nearly always has in texts. Without such a meaning, the label is ambiguous
-        and stays unmapped. None if the model has no class of any meaning.
+        """Map a word by the meaning that the word nearly always has in texts. The label stays unmapped if there is no
+        such meaning or no class of it. None if the model has no class of any of the word's meanings.
         """
         known = tables.word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
@@ -505,7 +505,7 @@ class _Model:
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
 
     def _pick(self, ids: Sequence[str]) -> str:
-        """Return a name or id that selects exactly the classes with these ids in a user's file; "" if none does."""
+        """Return a name or id that a user's file can use to select exactly the classes with `ids`; "" for none."""
         found = self._with_ids(ids)
         if not found:
             return ""

@@ -14,10 +14,10 @@ from core.figures import Figure, Floats, Numbers
 from evaluation.by_source import FEWEST_SOURCES, adjusted, means_of_groups
 
 SMALLEST, SMALLEST_SHARE = 5, 0.03
-"""Minimum size of a group: a number of test cases, and a share of its class. So a class has at most 33 groups."""
+"""Minimum size of a group, as a number of test cases and as a share of the class's test cases. Both limits hold."""
 PERMUTATIONS = 1_999
-"""Number of random permutations in a test with fewer than five classes. Every five further classes add this number
-again, up to five times as many: more tests need smaller p-values."""
+"""Number of random permutations in a test with fewer than five classes. With 5, 10, 15 or 20 classes there are 2, 3, 4
+or 5 times as many permutations: more tests need smaller p-values."""
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ single effects. So "night and rain" is distinguished from "night".
 The model is linear, with an intercept for each source: only images of one source are compared with each other. Effects
 are estimated by least squares, so a source need not have all combinations. Interactions of three factors are assumed to
 be 0. Intervals come from the jackknife over sources (CR3, MacKinnon, Nielsen and Webb 2023, Journal of Econometrics
-232) with Student's t distribution. As in `by_source`, one imagined source has the largest effect or its opposite with
-equal chance. So an effect that never shows is not certain to be 0. P-values are corrected for all rows by Holm's
-method.
+232) with Student's t distribution. As in `by_source`, one imagined source represents the unseen ones: in this source,
+the effect is 1 or -1 with equal chance. So even if an effect is 0 in all sources, its interval also contains other
+values. P-values are corrected for all rows by Holm's method.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ APART = "these images cannot tell it from other effects: draw the control set, o
 AT_ONCE = 500
 """Maximum number of sources in one step of the computation."""
 _ZERO = 1e-9
-"""Eigenvalues of the information matrix below this share of the largest count as 0."""
+"""Limit for eigenvalues, as a share of the information matrix's largest one. Smaller eigenvalues count as 0."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> F
 
 
 def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
-    """Return for each pair of factors how much a requested change of one factor also changes the look of the other.
-    `looks`, (images, factors), is 1 if a factor looks changed in the image, 0 if not, NaN if unknown. Pairs that no
-    source has together are left out.
+    """Return for each pair of factors how much a requested change of the first factor also changes the look of the
+    second. `looks`, (images, factors), is 1 if a factor looks changed in the image, 0 if not, NaN if unknown. A pair is
+    left out if no image with a known look of the second factor changes the first factor without the second.
     """
     plain, found = images.by_factor(), list[tuple[str, str, _Fit, Figure]]()
     for seen, name in enumerate(plain.factors):
@@ -184,9 +184,9 @@ def _fitted(source: Numbers, columns: Sequence[Flags], outcome: Floats, weighing
 
 
 def _centred(source: Numbers, x: Floats, outcome: Floats, weighing: Weighing) -> Iterator[tuple[Floats, Floats]]:
-    """Yield columns, (sources, images, columns), and outcomes, (sources, images), of up to `AT_ONCE` sources with
-    equally many images. The mean of the source is subtracted, and values are scaled by the root of the image's weight.
-    Sources in which no column varies are left out.
+    """Yield the columns and the outcomes of up to `AT_ONCE` sources that have equally many images. The columns are
+    (sources, images, columns), the outcomes (sources, images). The source's mean is subtracted from each value, and the
+    value is multiplied by the root of the image's weight. Sources in which no column varies are left out.
     """
     order = np.argsort(source, kind="stable")
     begins = np.flatnonzero(np.diff(source[order], prepend=-1))

@@ -32,11 +32,11 @@ class Fidelity:
 def kid(originals: Floats, generated: Floats, original_source: Numbers, generated_source: Numbers) -> Figure:
     """Return the kernel distance (KID) of two sets of unit vectors, (images, dimensions): the squared maximum mean
     discrepancy with the kernel (x y + 1)³ (Bińkowski et al., Demystifying MMD GANs, ICLR 2018). The authors divide x y
-    by the dimensions, which suits vectors with numbers of about 1.
+    by the number of dimensions. Unit vectors need no such division, since their x y is at most 1.
 
-    Images of one source are similar, so only pairs of different sources are compared, which keeps the estimate
-    unbiased, and sources are divided into blocks. The figure is the mean of the blocks, with a t interval. It also
-    holds if both distributions are equal (Zaremba, Gretton, Blaschko: B-test, NeurIPS 2013).
+    Images of one source are similar. So only images of different sources are compared, which keeps the estimate
+    unbiased. The sources are divided into blocks. The figure is the mean of the blocks' distances, with a t interval.
+    This interval also holds if both sets have the same distribution (Zaremba, Gretton, Blaschko: B-test, NeurIPS 2013).
     """
     shared = np.intersect1d(original_source, generated_source)
     n = int(np.isin(generated_source, shared).sum())

@@ -4,8 +4,8 @@ and figures computed from these maps.
 All figures are 0 to 1. Pointing game (Zhang et al., IJCV 2018): 1 if the highest place of the map is in the mask.
 Relevance mass (Arras et al., Information Fusion 2022): the share of the map that is in the mask. Insertion and deletion
 (Petsiuk et al., BMVC 2018): the area under the curve of the probability, while the map's highest pixels are shown in a
-blurred picture, or made grey. AIC and SIC (Kapishnikov et al., ICCV 2019): by the package `saliency`. Purity: the share
-of the nearest images of other sources, by the model's features, that have the same label. Loads torch at first use.
+blurred picture, or made grey. AIC and SIC (Kapishnikov et al., ICCV 2019): by the package `saliency`. Purity: of the
+images from other sources with the most similar features, the share with the same label. Loads torch at first use.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from evaluation.by_source import MeansOfSources, shares_of_sources
 POINTING, MASS, SHARE = "pointing game", "relevance mass", "share of the mask"
 INSERTION, DELETION, AIC, SIC, PURITY = "insertion", "deletion", "AIC", "SIC", "purity"
 FIGURES = (POINTING, MASS, SHARE, INSERTION, DELETION, AIC, SIC, PURITY)
-"""Names of the figures. The share of the image in the mask is what the pointing game and the mass reach by chance."""
+"""Names of the figures. `SHARE` is the mask's share of the image: a random map reaches it in `POINTING` and `MASS`."""
 FEWEST = 20
 """Minimum number of images to report a mean."""
 STEPS = 50
@@ -84,7 +84,7 @@ class GradCam:
         return Look(figures, self._layer, features, _shown(self._picture(pixels), found, inside))
 
     def informed(self, look: Look, image: Image.Image, classes: Sequence[int], seed: int) -> Look:
-        """Return a copy of `look` with AIC and SIC. `seed` chooses the first sharp pixels: use one for all models."""
+        """Return `look` with AIC and SIC added. `seed` chooses the first sharp pixels: use one seed for all models."""
         pixels, pic = self._pixels(image), _saliency()
         found, _ = self._map(pixels, classes)
         known = np.zeros(found.size, bool)
@@ -251,7 +251,7 @@ def plane(features: Floats) -> Floats:
 
 def focus_figures(values: Floats, source: Numbers) -> tuple[Figure, ...]:
     """Return each model's mean over sources. For two models, also return the second mean minus the first. `values` are
-    (images, models), NaN if unknown. Only images with a value for each model count.
+    (images, models), NaN if unknown. An image counts only if the value of every model is known.
     """
     known, models = np.isfinite(values).all(axis=1), values.shape[1]
     n = int(known.sum())

@@ -7,11 +7,12 @@ tell" otherwise. With several classes, "no worse" must hold for each class, whic
 Technometrics 24). "Worse" is corrected for the number of rows by Holm's method. So each of the two answers is false in
 at most 5 % of comparisons.
 
-The bounds are quantiles of samples: sources get random weights (Bayesian bootstrap, as in `by_source`), with one more,
-unseen source on which only one of the models is wrong. A test case on which both models are right or both are wrong
-changes nothing. Of the other test cases, those that people found invalid do not count, and those that nobody judged
-count by their chance of being valid. That chance has Jeffreys's prior. It is estimated from the judged test cases on
-which the same model is wrong, or, if fewer than `FEWEST_OF_STRATUM` are judged, on which any model is wrong.
+The bounds are quantiles of random samples: sources get random weights (Bayesian bootstrap, as in `by_source`). One
+additional source represents the unseen ones: only one of the models is wrong on this source. A test case adds nothing
+to the difference if both models are right, both are wrong, or people found the test case invalid. Others that nobody
+judged count by their chance of being valid. This chance has Jeffreys's prior. It is estimated from the judged test
+cases on which only the same model is wrong. If these are fewer than `FEWEST_OF_STRATUM`, all judged test cases on which
+a model is wrong are used.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
     """Return two chances, (2,), that a test case is valid: if only the first model is wrong on it, and if only the
     second is. Both are 1 if no test case is judged. Also return random samples of the chances, (`SAMPLES`, 2). They use
-    the same random weights as the row of all test cases, so that chances and faults vary together.
+    the random weights of the errors on all test cases, so that chances and errors vary together.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))
@@ -116,7 +117,7 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
 def _row(
     name: str, compared: Compared, own: Flags, chance: tuple[Floats, Floats], margin: float, weighing: Weighing
 ) -> tuple[GateRow, float]:
-    """Return the row of the test cases flagged in `own`, and the p-value of "worse" (or NaN). Never answers "worse"."""
+    """Return the row of the test cases in `own`, and the p-value of "worse" or NaN. Callers set the answer "worse"."""
     first, second, judged = compared.first[own], compared.second[own], compared.judged[own]
     counted = [first, second]
     for state in (VALID, NOT_JUDGED):

@@ -1,9 +1,9 @@
 """Compare methods that make test cases, such as DILLEMA and LANCE, on the same sources. Pure.
 
 A figure of a method has a 95 % interval over sources. A difference is a method's figure minus the reference method's
-figure, over the sources that both have. So the difficulty of a source, which both share, cancels. In shares each source
-weighs the same. Valid failures per 100 images and per minute are totals over sources, divided by the totals of images
-and of model time.
+figure, over the sources of both methods. So the difficulty of a source cancels. If a figure is a share of images, each
+source weighs the same. Valid failures per 100 images and per minute are totals over sources, divided by the totals of
+images and of model time.
 
 An image is valid if people say so, in a study or a review. If nobody judged it, it is valid if it fails none of the
 checks that all methods have. So figures "by checks" are only as good as the checks. Figures "by votes" use a study's
@@ -66,9 +66,9 @@ class MethodImages(Columns):
 
     @property
     def valid_failure(self) -> Numbers:
-        """`YES` for each valid image that shows a new fault of the model. `UNKNOWN` if its validity or the fault is
-        unknown: to avoid bias, right answers on images of unknown validity are left out like faults. An image that
-        people find invalid is `NO`, even if the model has not read it.
+        """`YES` for each valid image that shows a new fault of the model. `NO` if people find the image invalid, even
+        if the model has not read it. Otherwise `UNKNOWN` if the fault or the validity is unknown. This also holds for
+        right answers on images of unknown validity: counting these, but not the faults on such images, would be a bias.
         """
         failure = np.where((self.fault == YES) & (self.valid == YES), YES, NO)
         unknown = ((self.fault == UNKNOWN) | (self.valid == UNKNOWN)) & (self.judged != NO)
@@ -108,7 +108,7 @@ class _Measure:
     """Values of each source for each method, (methods, sources, k)."""
     counts: Flags
     worst: Floats
-    """Values of an imagined source that would lower the figure most, (methods, k)."""
+    """Values of the imagined source that make the figure lowest, (methods, k)."""
     best: Floats
     statistic: Statistic
     images: Numbers
@@ -243,7 +243,7 @@ class _Compared:
     votes: Votes
 
     def table(self, name: str, own: Flags, seconds: Floats, kinds: Sequence[Sized]) -> MethodTable:
-        """Return the table of the images flagged in `own`. `kinds` has each method's edit types; empty for one type."""
+        """Return the table of images in `own`. `kinds` has each method's edit types, none if the table has one type."""
         images, reference, methods = self.images, self.reference, len(seconds)
         group = _Group(images, own, *self.control.shape)
         failure = images.valid_failure
@@ -340,7 +340,7 @@ def difference_of(first: Figure, second: Figure) -> Figure:
 
 
 def quotient_of(first: Figure, second: Figure) -> Figure:
-    """Return `first` / `second`, both at least 0. Its interval is that of `difference_of` for their logarithms."""
+    """Return `first` / `second`, both at least 0. The interval is computed as in `difference_of`, from logarithms."""
     n, sources = first.n, first.sources
     if not second.value or not second.low or second.high is None or first.low is None or first.high is None:
         return Figure(None, n=n, sources=sources, why=first.why or second.why or "its model time is not known")

@@ -27,9 +27,9 @@ MASK_CHECKS = (MASK_KEPT, THINGS_KEPT, SURROUNDINGS_KEPT)
 SEEN = 0.5
 """Minimum share of a class or object that a segmenter must find in the source. Otherwise it cannot judge the result."""
 SMALLEST_THING = 0.0012
-"""Minimum size of a piece of the mask to check it, as a share of the image: 20 of 128 x 128 pixels."""
+"""Minimum size of a class or object in the mask to be checked, as a share of the image. 128 x 128 pixels need 20."""
 MASK_BANDS: Mapping[str, Band] = dict.fromkeys(MASK_CHECKS, Band(failed_below=0.25, passed_from=0.5))
-"""Default thresholds of the checks by a segmenter, as shares of a class or object that it finds."""
+"""Default thresholds of the mask checks, for the share of a class's or object's pixels that is still found."""
 
 
 def iou(
@@ -59,8 +59,8 @@ def class_figures(
     protected: Sequence[str],
     mask: NamedMask | None = None,
 ) -> tuple[ClassFigures, ...]:
-    """Return two IoUs for each protected class that mask and model have: of the mask with the prediction on the source,
-    and with the prediction on the generated image. Without a mask, the source's prediction replaces it.
+    """Return two IoUs of the mask for each protected class that mask and model have: with the prediction on the source,
+    and with the prediction on the generated image. A missing mask is replaced by the prediction on the source.
     """
     true_map, figures = mask or NamedMask(source, dict(enumerate(classes))), []
     for name in protected:

@@ -66,9 +66,9 @@ class ModelUnderTest:
         return self._ask([self._prepare(image)]).predictions[0]
 
     def predict_many(self, images: Iterable[Picture]) -> Iterator[PredictedBatch]:
-        """Yield predictions on each image, in batches in order, while other threads prepare the next images. Raises
-        UserError if a batch fails, or for an unreadable image, after the predictions on all images before it. If the
-        caller stops, the other batches are cancelled.
+        """Yield the predictions on all images, in batches and in order. Other threads prepare the next images
+        meanwhile. Raises UserError if an image is unreadable or a batch fails. All images before an unreadable image
+        are predicted first. If the caller stops, the preparation of further images is cancelled.
         """
         pictures = iter(images)
         with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "prepare") as threads:

@@ -160,7 +160,7 @@ def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
 
 
 def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
-    """Return the names and values of `found` that a table of `report.toml` lists. `table` defaults to its class."""
+    """Return the values in `found` that `report.toml` lists, with names. `table` defaults to the class of `found`."""
     words = _WORDS[table or type(found).__name__]
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]
 

@@ -12,7 +12,7 @@ from evaluation.by_source import CONFIDENCE
 FEWEST_OF_STRATUM = 5
 """Minimum number of judged images for a stratum to have its own share. Smaller strata share one estimate."""
 PROPORTIONAL = 0.01
-"""Judged images do not count as a random sample if their distribution has a smaller probability."""
+"""Minimum probability of a sample as uneven as the judged images. Below it, these do not count as a random sample."""
 
 
 def in_proportion(images: Numbers, judged: Numbers) -> bool:
@@ -45,8 +45,8 @@ def expected_width(
     shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8, error: Figure | None = None
 ) -> float:
     """Return the expected width of the interval of the share of wrong and valid images, 0 to 1. `shares` has each
-    stratum's share of all images, `sizes` its number of images to judge. Strata with none add their whole share.
-    `valid` is the assumed valid share. The interval of `error`, the share of wrong images, adds to the width.
+    stratum's share of all images, `sizes` its number of images to judge. A stratum with no image to judge adds its
+    whole share. `valid` is the assumed valid share. The interval of `error`, the error rate, adds to the width.
     """
     from scipy import stats
 

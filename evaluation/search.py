@@ -28,7 +28,7 @@ WEAK = 0.1
 EVERY = 5
 """One in this many images is drawn uniformly at random, to measure error rates without bias."""
 ASKED = 4
-"""One in this many other images answers an open question of a person, if there is one."""
+"""One in this many of the images not drawn uniformly answers a user's open question, if there is one."""
 STEPS = 12
 """Number of steps of belief propagation. In replays, more steps changed chances by 0.002 on average, and by much more
 only where two reasons explained the images equally well.
@@ -38,10 +38,10 @@ USUAL = 0.05
 SHARED = 0.9
 """Assumed share of weak cells among the cells of a weak alternative or a weak label."""
 PSEUDO, PSEUDO_CELLS = 2.0, 20.0
-"""Strength of the prior `USUAL`, as a number of alternatives or labels, and as a number of cells."""
+"""Strength of the prior `USUAL`: it counts as `PSEUDO` known alternatives or labels, or `PSEUDO_CELLS` known cells."""
 UNSURE = 1.0
-"""Extra evidence that a cell will likely need, as the logarithm of an e-value. It pays for the uniform prior of the
-cell's share of faults."""
+"""Additional evidence that a cell will probably need, as the logarithm of an e-value. The cell's share of faults is
+unknown, so the e-value is a mean over all shares above the limit. This mean grows more slowly."""
 RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
 """Beta priors of the share of valid faults, in a weak cell and in any other: parameters (faults, other images)."""
 
@@ -246,9 +246,9 @@ def next_round(
     `ASKED` is of a random cell of a question; questions take turns. The rest are of the cell with the largest worth
     (`_worth`) times `valid`. A detected cell gets no more.
 
-    If a cell gets several images in the round, the worth of a further one is the mean over the results that the earlier
-    ones may have. For each result it is at most the worth of the first image, since an image that is then worth more
-    can be drawn in the next round.
+    If a cell already gets images in this round, their results are not known yet. So the worth of the cell's next image
+    is a mean over all possible results. No result may raise the worth above that of the cell's first image: after such
+    a result, the next round can draw the image.
     """
     from scipy import special
 

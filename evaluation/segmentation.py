@@ -55,7 +55,7 @@ class Pixels(Columns):
 
 @dataclass(frozen=True)
 class Losses:
-    """Protected classes that a segmenter loses on images: it finds them on the original only. `way`: control set."""
+    """Protected classes that a segmenter finds on the original but not on an image. `way`: the image's control set."""
 
     source: Numbers
     right: NDArray[np.int8]
@@ -200,8 +200,8 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
     """Return the means over sources of the overlaps in several sets. A set has (sources, 2 x classes): each class's
     intersection, then each class's union, summed over the source's weighted images. `weights` are the sources' weights.
 
-    In the imagined, unseen source a segmenter finds each class fully or not at all. The class then has its area in the
-    source of a typical pixel. With the mean area, intervals would be too short if areas are unequal.
+    In the imagined, unseen source, a segmenter finds each class fully or not at all. There, the class's area is a mean
+    over sources, weighted by these areas. With the plain mean, intervals would be too short if areas are unequal.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)
@@ -250,7 +250,7 @@ def right_pixels(pixels: Pixels) -> Floats:
 
 
 def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
-    """Return each class's IoU, (images, classes); NaN if a mask lacks the class. `classes` has each class's groups."""
+    """Return each class's IoU, (images, classes); NaN if a mask lacks it. `classes`: the pixel groups of each class."""
     here, predicted, hit = (np.zeros((len(pixels), len(classes))) for _ in range(3))
     for place, own in enumerate(classes):
         here[:, place], predicted[:, place] = (one[:, list(own)].sum(axis=1) for one in (pixels.true, pixels.said))
@@ -330,8 +330,8 @@ def loss_effect(
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
     """Return flags (images, classes, answers): True if an answer's share of a class's pixels is at least as large in
-    the image as in the whole set. `part` has pixel counts of this shape, and `whole` each class's pixels, (images,
-    classes). `shares` are the set's shares, (classes, answers). Each is reached in some image.
+    the image as in the whole set, and above 0. `part` has each image's pixels by class and answer, `whole` has them by
+    class. `shares`, (classes, answers), are the shares in the whole set. Each of them is reached in at least one image.
     """
     with np.errstate(invalid="ignore"):
         return np.asarray((part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING)))

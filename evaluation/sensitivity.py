@@ -37,7 +37,7 @@ class SensitivityRow:
     change: Figure
     """Mean change of the true class's probability, -1 to 1. Below 0, the edit hurts."""
     newly_wrong: float | None
-    """Share of test cases that are newly wrong, weighted like the change; None with too few test cases."""
+    """Share of newly wrong test cases, with the weights used for `change`. None with too few test cases."""
     newly_wrong_cases: int
     """Number of newly wrong test cases. It is counted even with too few test cases for a share."""
     p_value: float | None
@@ -54,9 +54,9 @@ class SensitivityRow:
 def sensitivity(
     changes: Changes, case: Numbers, group: Numbers, names: Sequence[str], weighing: Weighing = "source"
 ) -> tuple[SensitivityRow, ...]:
-    """Return a row for each name, the most harmful first. Rows with too few test cases come last, ordered by their
-    newly wrong ones. Each pair of `case` and `group` says that a test case (by index) has an edit (by index in
-    `names`). Repeated pairs count once. Test cases with unknown values are left out.
+    """Return a row for each name, the most harmful first. Rows with too few test cases come last; of these, rows with
+    the most newly wrong test cases come first. Each pair of `case` and `group` says that a test case (by index) has an
+    edit (by index in `names`). Repeated pairs count once. Test cases with unknown values are left out.
     """
     known = np.isfinite(changes.after) & np.isfinite(changes.before)
     inside = known[case]

@@ -1,20 +1,20 @@
 """Estimate how many faults are on images that people find valid, from votes on a sample and all errors. Pure.
 
 Each source weighs the same, and its test cases share its weight. The images are divided into strata, such as "wrong,
-weather": a sample of each is judged with one question, and the law of total probability combines them. An image that
-the model gets right is never wrong and valid, so strata of right images need no votes for that figure. A stratum of
-wrong images without votes gives bounds: none of its images is valid, or all are.
+weather": a sample of each is judged with one question, and the law of total probability combines them. Images that the
+model gets right have no faults, so their strata need no votes for the number of faults. A stratum of wrong images
+without votes gives bounds: none of its images is valid, or all are.
 
 If every image has a score of how likely people find it valid, the score is used for all images and the votes correct
 its errors (prediction-powered inference, Angelopoulos et al. 2023, Science 382; the weight of the score as in PPI++,
 2023). A bad score does not bias a figure, but widens its interval.
 
 Intervals are quantiles of draws. Sources get random weights (the Bayesian bootstrap of Rubin 1981, Annals of Statistics
-9), with one additional, unseen source: its images are all right, or all wrong and invalid, or all wrong and valid. For
-the share of one kind of equal sources this is midway between the two ends of Clopper and Pearson (1934, Biometrika 26);
-for others it is the mean of the two bounds of Gaffke (2005). Single votes and control items give draws of the true
-state of each judged image (`worker_errors`). Unknown states count as invalid for the lower end and as valid for the
-upper one (Manski 1989, Journal of Human Resources 24).
+9). One additional source represents the unseen ones: its images are all right, or all wrong and invalid, or all wrong
+and valid. If sources weigh the same and each counts fully or not at all, the interval is the mid-P form of the interval
+of Clopper and Pearson (1934, Biometrika 26). For other figures, it is the mid-P form of the bounds of Gaffke (2005).
+Single votes and control items give draws of the true state of each judged image (`worker_errors`). Unknown states count
+as invalid for the lower end and as valid for the upper end (Manski 1989, Journal of Human Resources 24).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Judged(Columns):
     """True if the study lead decided on the image, which overrules all votes. None if the lead decided on none."""
     outside: Flags | None = None
     """True if the sample could not include the image, for example because it was rejected. Its validity is unknown.
-    None if there is no such image."""
+    None if the sample could include all images."""
     study: Numbers | None = None
     """Number of the study that judged the image, -1 for none; None if there is only one study."""
     studies: tuple[str, ...] = ()
@@ -97,17 +97,19 @@ class ValidityEffect:
 
     as_measured: Figure
     times_valid: Figure
-    """Share of wrong images x share of valid images among the judged wrong ones: the paper's method."""
+    """Share of wrong images, multiplied by the share of valid images among judged wrong images: the paper's method."""
     by_strata: Figure
     """Share of images that are wrong and valid, estimated stratum by stratum."""
     with_score: Figure
-    """Share of images that are wrong and valid, by a score that the votes correct; no value without a score."""
+    """Share of wrong and valid images, by a score whose errors the votes correct. No value without a score."""
     among_valid: Figure
     """Share of wrong images among the valid images: the error rate if reviewers removed all invalid images."""
     at_least: Figure
-    """Least share of wrong and valid images: without a consensus, or in a stratum without votes, none is valid."""
+    """Smallest possible share of images that are wrong and valid. Images without a consensus, and images of strata
+    without votes, count as invalid."""
     at_most: Figure
-    """Largest share of wrong and valid images: without a consensus, or in a stratum without votes, all are valid."""
+    """Largest possible share of images that are wrong and valid. Images that `at_least` counts as invalid count as
+    valid."""
     undecided: Figure
     """Share of judged images on which people reached no consensus."""
     score_weight: float | None
@@ -125,7 +127,7 @@ class ValidityEffect:
 def validity_effect(
     judged: Judged, strata: Sequence[str], seed: int = 0, resamples: int = SAMPLES, weighing: Weighing = "source"
 ) -> ValidityEffect:
-    """Return all figures on the share of images that are wrong and valid. `strata` are the strata's names."""
+    """Return all figures on images that are valid and on which the model is wrong. `strata` are the strata's names."""
     voted = judged.asked
     own = [judged.stratum == number for number in range(len(strata))]
     missing = tuple(name for name, of in zip(strata, own, strict=True) if of.any() and not voted[of].any())
@@ -170,8 +172,8 @@ def validity_effect(
 
 
 def _figure(value: float, low: Floats, high: Floats, n: int, sources: int, unknown: str = "") -> Figure:
-    """Return a figure with its interval. The lower end comes from `low`, random draws of its lower bound, and the upper
-    end from `high`, draws of its upper bound. If `unknown` has a reason, the figure has no value.
+    """Return a figure. Its interval runs from a quantile of `low` to one of `high`: random draws in which images of
+    unknown validity are invalid (`low`) or valid (`high`). If `unknown` has a reason, the figure has no value.
     """
     value = float(np.nanmedian(low)) if unknown else value
     ends = float(np.nanquantile(low, (1 - CONFIDENCE) / 2)), float(np.nanquantile(high, (1 + CONFIDENCE) / 2))
@@ -235,8 +237,8 @@ class _Table:
 
     @cached_property
     def masses(self) -> Floats:
-        """Table with a row for each source. Columns: weight of its images in each pool, weight of its unknown wrong and
-        of its unknown right images, weighted scores in each pool, weight of the source.
+        """Table with a row for each source. Columns: weight of its images in each pool, weight of its wrong images in
+        no pool, weight of its right images in no pool, sum of weight times score in each pool, weight of the source.
         """
         column = np.where(self.pool[self.cell] >= 0, self.pool[self.cell], self.pools + np.where(self.held.wrong, 0, 1))
         width = self.pools + 2
@@ -266,7 +268,7 @@ class _Table:
     @cached_property
     def chance_valid(self) -> Floats:
         """Probability that each judged image is valid. Without single votes, an image without a consensus gets the
-        share of its pool. With single votes, the state "hard" counts as one half.
+        share of valid images in its pool. With single votes, the state "hard" counts as one half.
         """
         valid, hard = (self.states == VALID).mean(axis=0), (self.states == HARD).mean(axis=0)
         if len(self.states) > 1:
@@ -315,9 +317,9 @@ class _Table:
 
     @cached_property
     def score_weight(self) -> float | None:
-        """Weight of the score, 0 to 1, that makes the interval shortest: the covariance of score and votes / the
-        variance of the score x 1 / (1 + judged / all), within pools (PPI++, equation 13). None without a score, or if
-        too few wrong images were judged.
+        """Weight of the score, 0 to 1, that makes the interval shortest (PPI++, equation 13). In a single pool, the
+        weight is cov(score, votes) / (var(score) x (1 + j / n)), if j of n images were judged. None without a score, or
+        if too few wrong images were judged.
         """
         if self.held.score is None or self.of_wrong[self.asked_pool].sum() < FEWEST_FOR_SCORE:
             return None
@@ -378,10 +380,10 @@ class _Draws:
         judged_sources = np.array([len(np.unique(self._place[table.asked_pool == one])) for one in range(table.pools)])
         weight = np.bincount(table.asked_pool, table.asked_weight, table.pools)
         self._one_more = ratio(weight, judged_sources)
-        """Weight of the judged images of one imagined, additional source, by pool."""
+        """Mean weight of a source's judged images in each pool. One imagined, additional source has this weight."""
         wrong_ones = self._place[table.of_wrong[table.asked_pool]]
         self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
-        """Mean number of judged wrong images of a source with such images. The imagined source has as many."""
+        """Mean number of judged wrong images per source that has any. The imagined source gets the same number."""
         begins = range(0, draws, TOGETHER)
         figures = np.concatenate([self._some(begin, min(TOGETHER, draws - begin)) for begin in begins], axis=1)
         self.wrong, self.low, self.high, self.mended_low, self.mended_high, self.times_valid = figures[:6]
@@ -467,9 +469,9 @@ class _Draws:
 def contradiction_of(judged: Judged) -> str:
     """Return why two studies cannot both be true, in a sentence; "" if they can, or if there is only one study.
 
-    If a model is wrong on a share e of all images, and at most a share v of these is valid, then at most 1 - e x (1 -
-    v) of all images are valid. The studies contradict each other if, at that share, it has a probability below `LIKELY`
-    to find so many valid images.
+    If a model is wrong on a share e of all images, and at most a share v of the wrong images is valid, then at most a
+    share 1 - e x (1 - v) of all images is valid. One study gives v, the other gives e and the number of valid images.
+    The studies contradict each other if so many valid images have a probability below `LIKELY` at that share.
     """
     from scipy import stats
 

@@ -1,5 +1,5 @@
-"""Predict from its checks how likely people find an image valid. This score is learnt from votes, and tested on other
-votes. Also measure how well a single check agrees with votes.
+"""Predict how likely people are to find an image valid, from the results of the image's checks. This score is learnt
+from votes, and tested on other votes. Also measure how well a single check agrees with votes.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def agreement(score: Floats, valid: Flags, source: Numbers, threshold: float = 0
 
 
 def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
-    """Return the area under the ROC curve, with an interval over sources: its log odds are computed without each source
-    in turn (the jackknife, Miller 1974, Biometrika 61). With one image per source it is the method of DeLong et al.
-    1988 (Hanley and Hajian-Tilaki 1997). Student's t has the degrees of freedom of the rarer kind of sources.
-    `experiments.coverage.of_score` measures how often the interval is right.
+    """Return the area under the ROC curve, with an interval over sources. The log odds of the area are computed without
+    each source in turn (the jackknife, Miller 1974, Biometrika 61). With one image per source, this is the method of
+    DeLong et al. 1988 (Hanley and Hajian-Tilaki 1997). The degrees of freedom are those of the sources with valid or
+    with invalid images, whichever are fewer. `experiments.coverage.of_score` measures how often the interval is right.
     """
     from scipy import special, stats
 
@@ -134,6 +134,6 @@ def check_agreement(
 
 
 def _share(counted: Flags, among: Flags, source: Numbers) -> Figure:
-    """Return the share of `counted` images among the `among` images. Images weigh the same; sources are resampled."""
+    """Return the share of `counted` images among those in `among`. Images weigh the same; sources are resampled."""
     means = MeansOfSources(*shares_of_sources([counted[among]], source[among]))
     return means.figure(lambda of: of[..., 0], int(among.sum()))

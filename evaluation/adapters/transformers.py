@@ -109,7 +109,7 @@ def _require_one_of_all(config: Any, called: str) -> None:
     names, purpose = config.id2label, config.problem_type
     if sorted(names) != list(range(len(names))):
         raise UserError(
-            f"The id2label in the config.json of {called} numbers {len(names)} classes as "
+            f"The id2label in the config.json of {called} gives {len(names)} classes the numbers "
             f"{', '.join(str(number) for number in sorted(names)[:8])}: number them from 0 to {len(names) - 1}, in the "
             "order of the model's outputs.",
             field="classes",
@@ -138,7 +138,7 @@ def _load(folder: Path, called: str, kind: TaskKind, own_code: bool) -> Any:
             ) from error
         if own_code:
             raise UserError(
-                f"{called} needs its own program code, which the studio does not run: choose a model without."
+                f"{called} needs its own program code, which the studio does not run: choose another model."
             ) from error
         why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise UserError(f"{called} cannot be loaded by transformers: {why}.") from error

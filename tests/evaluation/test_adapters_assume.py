@@ -341,7 +341,7 @@ def configured(folder: Path, name: str, **fields: Any) -> UnderTestSettings:
 @pytest.mark.parametrize(
     ("file", "fields", "said"),
     [
-        ("config.json", {"id2label": {"0": "cat", "5": "dog", "2": "fox"}}, "3 classes as 0, 2, 5: number them from 0"),
+        ("config.json", {"id2label": {"0": "cat", "5": "dog", "2": "fox"}}, "3 classes the numbers 0, 2, 5: number"),
         ("config.json", {"problem_type": "multi_label_classification"}, "does not choose exactly one class"),
         ("preprocessor_config.json", {"size": {"longest_edge": 32}}, "cannot prepare an image of .*Correct the size"),
         ("preprocessor_config.json", {"do_rescale": False}, "no model was trained with such values"),

@@ -415,7 +415,7 @@ def test_a_file_may_name_a_superclass() -> None:
             "a.csv",
             "a.csv, line 2: the model has no class “goldfnch”; near are gold",
         ),
-        (b"label,model class\nbird,crane\n", "a.csv", "a.csv, line 2: “crane” fits several classes of the model by"),
+        (b"label,model class\nbird,crane\n", "a.csv", "a.csv, line 2: “crane” may mean several classes of the model"),
         (b"label,model class\n\nbird,1000\n", "a.csv", "a.csv, line 3: the model has no class “1000”"),
         (b"label,model class\nbird,a,b\n", "a.csv", "a.csv, line 2: it has 3 cells, not 2; put a name with a comma"),
         (b"label,model class\n,tench\n", "a.csv", "a.csv, line 2: the label is empty. Fill it in, or delete the line."),
