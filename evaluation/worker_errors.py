@@ -30,7 +30,7 @@ FEWEST_CHAINS = 10
 VOTES_THAT_SHOW_HARD = 3
 """Minimum number of votes of an image for a disagreement to suggest a hard image."""
 _PRIOR = np.array([0.5, 0.5, 0.1])
-"""Dirichlet prior of the shares of invalid, valid and hard images: Jeffreys's, but few hard ones."""
+"""Dirichlet prior of the shares of invalid, valid and hard images. 0.5 is Jeffreys's prior; 0.1 expects few images."""
 _MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])
 """Grid of the workers' distribution: mean rate of right answers, and similarity (sum of the beta parameters)."""
 _LEAST = 1e-3
@@ -66,9 +66,9 @@ class Ballots(Columns):
 
 
 def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbers) -> NDArray[np.int8]:
-    """Return random draws of the true state of each of `images`, (draws, images), given all votes. `images` are
-    ascending indices as in `Ballots.image`. `group` is each image's group, such as its stratum; each group has its
-    shares of the states. `fixed` is a state that is known without votes, else -1.
+    """Return an array (draws, images): random draws of the true state of each image, given all votes. `images` are
+    ascending indices as in `Ballots.image`. `group` is each image's group, such as its stratum. The shares of invalid,
+    valid and hard images may differ between groups. `fixed` is each image's state if known without votes, else -1.
     """
     rng = np.random.default_rng(0)
     control = ballots.known >= 0
@@ -127,8 +127,8 @@ def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbe
 
 
 def _population(rates: Floats, rng: np.random.Generator) -> Floats:
-    """Draw the workers' distribution (beta) from a grid, given the workers' `rates` of right answers. Return its mean
-    and the sum of its two parameters, by chain and true state: (2, chains, 2).
+    """Draw, for each chain and true state, a beta distribution that fits the workers' `rates` of right answers. The
+    mean and the sum of the two parameters come from a grid. Return these means and sums, (2, chains, 2).
     """
     from scipy.special import gammaln
 
