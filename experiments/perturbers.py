@@ -1,10 +1,10 @@
 """Compare ways to write captions with one edit of a requested type: `python -m experiments.perturbers`.
 
-The captions describe drawn scenes that no training saw. Some are changed first, as people may change them. The drawn
-world's vocabulary tells the type of each edit. The ways are: the three text stages of DILLEMA; the language model, once
-with a free reply and once with a fixed form; the stage of the recipe `lance`, which checks replies and asks again; and
-replacement of a random word (LANCE-R), which knows no edit types. All of them use the demo's language model. `--own
-FILE.toml` adds a model that `python -m experiments.train_perturber` trained.
+The captions describe drawn scenes that no training saw. Some captions are reworded before they are edited, in ways in
+which people reword captions. The drawn world's vocabulary tells the type of each edit. The compared ways are: the three
+text stages of DILLEMA; the language model, once with a free reply and once with a fixed form; the stage of the recipe
+`lance`, which checks replies and asks again; and replacement of a random word (LANCE-R), which knows no edit types. All
+ways use the demo's language model. `--own FILE.toml` adds a model that `python -m experiments.train_perturber` trained.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Perturbers:
         return self._last(LANCE, example, LANCE.settings.model_validate(_merged(self._settings, plain)), seed)
 
     def random_word(self, example: Example, seed: int) -> str:
-        """Replace a random content word that is not protected by the model's continuation of the text before it."""
+        """Replace a random unprotected content word by the word with which the model continues the preceding text."""
         rng, text = random.Random(seed), example.caption
         protected = protected_spans(text, example.task)
         spans = [

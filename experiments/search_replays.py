@@ -2,14 +2,15 @@
 experiments.search_replays RESULTS.jsonl`. The file gets a line for every 50 replays, so that a stopped run can resume.
 
 No image is drawn. The simulated data set has the labels and alternatives of the drawn world, and `IMAGES` images per
-cell. On some cells the model often fails (weak cells): single ones, all with one of two alternatives, or all of one
-label. Each search method chooses `BUDGET` images (5 % of all) in rounds of `ROUND`, and learns after each round which
-of them are valid faults. One rule for all methods detects the weak cells (`evaluation.search.detected`).
+cell. In some cells, the weak cells, the model often fails. A replay has one of three arrangements of weak cells: 14
+random cells, all cells of two alternatives, or all cells of one label. Each search method chooses `BUDGET` images (5 %
+of all) in rounds of `ROUND`, and learns after each round which of them are valid faults. One rule for all methods
+detects the weak cells (`evaluation.search.detected`).
 
 Goals, set before the first run, by 95 % intervals. Our search detects at least twice as many weak cells as the command
-`foretell` in a loop, on average over all arrangements of weak cells. In each of them it detects at least as many as
-Thompson sampling, and as Bayesian optimisation over CLIP's texts. At most 5 % of the detected cells are not weak. It
-picks some images at random to estimate the error; the interval contains the truth in 93 to 98 % of the replays.
+`foretell` in a loop, on average over all arrangements. In each arrangement, it detects at least as many weak cells as
+Thompson sampling, and as Bayesian optimisation over CLIP's texts. At most 5 % of the detected cells are not weak. From
+some random images, our search estimates the error. The error's interval contains the truth in 93 to 98 % of replays.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ PLANTINGS = ("14 single cells", "2 alternatives, all labels", "1 label, all edit
 
 @cache
 def world() -> World:
-    """Return the cells, each label with each alternative."""
+    """Return all cells. A cell is a pair of a label and an alternative."""
     alternatives = [(kind, name) for kind, names in EDITS.items() for name in names]
     kinds = list(EDITS)
     rows = [(number, place) for number in range(len(alternatives)) for place in range(len(OBJECT_CLASSES))]

@@ -1,9 +1,9 @@
 """Train your own perturber: `python -m experiments.train_perturber --out FOLDER`.
 
 A perturber is a language model that makes one edit of a requested type in a caption. This program trains a LoRA for the
-language model of a profile, or for another LLaMA. It learns from pairs of captions, from a file or drawn scenes.
-Training stops once the loss on held-out captions no longer falls. Then it merges the LoRA, and writes the model as GGUF
-and a profile that uses it. The same command resumes a stopped training.
+language model of a profile, or for another LLaMA. The LoRA learns from pairs of captions, from a file or drawn scenes.
+Training stops once the loss on held-out captions no longer falls. Then the program merges the LoRA into the model, and
+writes the model as GGUF and a profile that uses it. The same command resumes a stopped training.
 
 `--adapter FOLDER` trains nothing: it merges a LoRA that is there already.
 """
@@ -116,8 +116,8 @@ def load_base(file: Path) -> Base:
         or len(pieces) != config.vocab_size
     ):
         raise UserError(
-            f"ctransformers cannot run the language model {file}. Give one like LLaMA 1 or 2, with a sentencepiece "
-            "tokenizer, with --base."
+            f"ctransformers cannot run the language model {file}. Use the option --base to name another model: one "
+            "like LLaMA 1 or 2 that has a sentencepiece tokenizer."
         )
     if getattr(model, "hf_quantizer", None) is not None:
         model.hf_quantizer.remove_quantization_config(model)  # once loaded, weights of a GGUF file are plain numbers

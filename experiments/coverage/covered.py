@@ -20,7 +20,7 @@ class Covered:
     world: Mapping[str, str]
     """Properties of the world: the first columns of its row in the table."""
     column: str
-    """Heading of the column for this world in the table, such as the true error."""
+    """Heading of the table's column that shows this coverage, such as "2 %" for the true error in the world."""
     truth: float
     covers: float | None
     """Share of the intervals that contain the true value, or None without an interval."""

@@ -48,8 +48,8 @@ class World:
     correlation: float
 
     def latent(self, error: float, rank: Floats) -> Floats:
-        """Return each source's error probability from a beta distribution with the mean `error`. `rank` is the rank of
-        the quantile to take for each source, 0 to 1.
+        """Return each source's error probability: a quantile of a beta distribution with the mean `error`. `rank` tells
+        which quantile each source gets, 0 to 1. For example, 0.5 is the median.
         """
         if error in (0.0, 1.0) or not self.correlation:
             return np.full(rank.shape, error)
@@ -81,7 +81,7 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Simulate the error on test cases minus the error on one reconstruction per source. Edits have no effect here."""
+    """Simulate error on test cases minus error on reconstructions. The true value is 0, as edits do nothing here."""
     return _figures(*_pair(world, chance, repetitions, world.error)), 0.0
 
 
@@ -181,7 +181,7 @@ def settled(figure: str, world: World, repetitions: int) -> Covered:
 def _drawn(
     world: World, chance: np.random.Generator, repetitions: int, error: float, rank: Floats | None = None
 ) -> tuple[Floats, Numbers]:
-    """Return the share of wrong test cases of each source, and their number, both (sources, repetitions)."""
+    """Return two arrays (sources, repetitions): each source's share of wrong test cases, and its number of cases."""
     rank = chance.random((world.sources, repetitions)) if rank is None else rank
     sizes = world.sizes(chance, rank.shape)
     return chance.binomial(sizes, world.latent(error, rank)) / sizes, sizes

@@ -21,8 +21,8 @@ FALSE, FOUND = 0.05, 0.90
 ERROR, CHANGED = 0.3, 0.08
 """Error of the old model, and share of test cases where only one of two equally good models is right."""
 INVALID_SHARE, JUDGED_SHARE = 0.2, 0.3
-"""Shares of test cases that are invalid, and that people have judged, in worlds with votes. The new model errs more
-often on invalid ones."""
+"""Two shares of the test cases, in worlds with votes: the share of invalid test cases, and the share that people have
+judged. The new model errs more often on invalid test cases."""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from pipeline.profiles.profile import Profile
 SCENES = 60
 """Number of captions of each kind."""
 LESS = 0.5
-"""Maximum of the pixels read as objects in an image without its subject, as a share of those in the image with it. It
-is not 0, since judges take some clouds for objects."""
+"""Maximum ratio of pixels that the judges take for objects: their number in the image without a subject, divided by
+their number in the image with the subject. The maximum is not 0, since judges take some clouds for objects."""
 
 
 def rows(profile: Profile, judges: Judges) -> list[Row]:

@@ -157,7 +157,8 @@ def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None
     shows.
 
     All arguments are uint8 (height, width) of indices into `SEMANTIC_CLASSES`. `ideal` is the judges' mask of the ideal
-    picture. An object that they miss or imagine there too is neither lost nor added. Objects that touch count as one.
+    picture. If the judges miss or imagine an object in the ideal picture too, the object is neither lost nor added.
+    Objects that touch count as one.
     """
     lost, added, readable = [], [], truth if ideal is None else ideal
     for name in THINGS:

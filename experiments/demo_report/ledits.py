@@ -1,9 +1,9 @@
 """The editor LEDITS++, to compare our editor with it: the real class of diffusers with the demo's weights.
 
 LEDITS++ inverts a source without any text. Then it adds what the changed caption names, and removes what the source's
-caption names. It draws without a control image. Its reconstruction is exact only if the last step is like the others:
-with noise, and of second order. Without `final_sigmas_type="sigma_min"` the last step has no noise, and with fewer than
-15 steps it is of first order unless `lower_order_final` is false.
+caption names. It draws without a control image. Its reconstruction is exact only if the last step is like the other
+steps: with noise, and of second order. The setting `final_sigmas_type="sigma_min"` keeps the noise in the last step.
+The setting `lower_order_final=False` keeps the last step of second order, even with fewer than 15 steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TinyVae(AutoencoderTiny):
 STEPS, SKIP = 20, 0.15
 """Number of steps of the inversion, and share of them that is skipped: the noisiest ones."""
 GUIDANCE, THRESHOLD = 1.0, 0.75
-"""Strength of an edit, and quantile of changes below which a change is dropped. Best of five pairs on nine edits."""
+"""Strength of an edit, and quantile below which its changes are dropped. Best of five pairs in a test on nine edits."""
 
 
 class Ledits:

@@ -170,7 +170,7 @@ def start_walk(number: int, profile: Profile) -> Walk:
 
 
 def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
-    """Run stages 2 to 4 on the walk's caption, with captions for the planned edit alone, then for two edits."""
+    """Run stages 2 to 4 on the walk's caption. Stage 4 runs for the planned edit alone, and again for two edits."""
     caption = Caption(walk.caption)
     try:
         models.replies.clear()

@@ -1,4 +1,4 @@
-"""RQ2: where models under test fail, how much of it the edits cause, and whether known weaknesses are found."""
+"""RQ2: where models under test fail, which part of the error edits cause, and whether known weaknesses are found."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Breaking:
     """Effect of each word that an edit brings in: the change of the true class's probability (for a segmenter, of the
     share of right pixels) from the reconstruction to the test case."""
     by_thing: tuple[SensitivityRow, ...]
-    """Effect, as in `by_word`, of each word and class together, such as "red bird". For a segmenter, of each word."""
+    """Effect of each pair of word and class, such as "red bird", measured as in `by_word`. A segmenter has the rows of
+    `by_word` here too."""
 
     @property
     def taught_wrong(self) -> tuple[str, ...]:
@@ -57,23 +58,23 @@ class Breaking:
 
     @property
     def left_out_named(self) -> Figure:
-        """Share of the conditions left out of training that `by_word` shows to be harmful, beyond chance."""
+        """Share of `LEFT_OUT` (the conditions missing from training) for which `by_word` shows harm beyond chance."""
         return _named(self.by_word, LEFT_OUT)
 
     @property
     def others_named(self) -> Figure:
-        """Share of words without a known weakness that are found harmful."""
+        """Share of the other words (those without a known weakness) for which `by_word` shows harm beyond chance."""
         planted = {*LEFT_OUT, *self.taught_wrong}
         return _named(self.by_word, [row.name for row in self.by_word if row.name not in planted])
 
     @property
     def taught_wrong_named(self) -> Figure:
-        """Share of the things with wrong labels in the training data that are found harmful."""
+        """Share of `taught_wrong` (the wrongly labelled things) for which `by_thing` shows harm beyond chance."""
         return _named(self.by_thing, self.taught_wrong)
 
     @property
     def other_things_named(self) -> Figure:
-        """Share of the rightly labelled things, under conditions of the training, that are found harmful."""
+        """Share of the other things (rightly labelled, in no `LEFT_OUT` condition) for which `by_thing` shows harm."""
         names = [row.name for row in self.by_thing if not row.name.startswith(LEFT_OUT)]
         return _named(self.by_thing, [name for name in names if name not in self.taught_wrong])
 

@@ -1,4 +1,4 @@
-"""Goals of the paper's questions from `goals.toml`, each with its measured figure: reached, missed, or cannot tell.
+"""Goals of the paper's questions, read from `goals.toml`. The verdict on a goal is reached, missed, or cannot tell.
 
 A goal is judged by the worse end of its figure's interval. A run keeps the goals that the repository had when it began.
 """
@@ -63,8 +63,8 @@ class Rule(BaseModel):
         return ", ".join(f"{word} {_plain(bound, self.unit)}" for word, bound in bounds if bound is not None)
 
     def reached_by(self, figure: Figure) -> bool | None:
-        """Return True if the worse end of the interval reaches the goal. None without an interval, or if its width is
-        0, since equal images give no certainty. Minutes are exact and need no interval.
+        """Return True if the worse end of the figure's interval reaches the goal. None without an interval, or for a
+        width of 0, since equal results give no certainty. A figure in minutes is exact: its value must reach the goal.
         """
         counted = self.unit == "minutes"
         low, high = (figure.value, figure.value) if counted else (figure.low, figure.high)
@@ -87,7 +87,7 @@ class Goal:
 
     @property
     def what(self) -> str:
-        """The goal in words, after the name of the model."""
+        """The name of the model, if any, followed by the goal in words."""
         return f"{self.model}: {self.rule.goal}" if self.model else self.rule.goal
 
     @property
@@ -125,7 +125,7 @@ class Stated:
 
     @property
     def words(self) -> str:
-        """A sentence for the report on the file with the goals and its commit."""
+        """A sentence for the report. It names the file of the goals, and the commit that last changed this file."""
         which = f"`experiments/paper/{GOALS.name}` (SHA-256 {self.digest[:12]})"
         if self.commit:
             return f"The goals are those of {which}, last changed in commit {self.commit}, before this run began."
@@ -177,7 +177,7 @@ class Results:
 
 
 def goals(run: Results, stated: Stated) -> tuple[Goal, ...]:
-    """Return all goals with their measured figures. Goals that were not committed when the run began are not judged."""
+    """Return all goals, each with its figure. The goals are judged only if they were in a git commit before the run."""
     found = figures(run)
 
     def figure(model: str, name: str) -> Figure:

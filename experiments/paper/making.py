@@ -100,7 +100,7 @@ def recipe_of(quota: Quota | None) -> str:
 
 
 def plan_text(family: Family, data: Path, size: Size, quota: Quota | None) -> str:
-    """Return the plan of one batch: test cases for a quota's sources, or for None a reconstruction of every source."""
+    """Return a batch's plan: test cases of a quota's sources, or reconstructions of all sources without a quota."""
     if family == "object":
         task = 'kind = "classification"'
     else:

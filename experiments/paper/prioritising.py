@@ -46,9 +46,9 @@ class Found:
     order: str
     apfd: float | None
     images: Mapping[float, int]
-    """Number of the images seen first, by their share of all images."""
+    """Number of images that are reviewed first, for each share of all images."""
     cells: Mapping[float, Floats]
-    """For each share: 1 for each weak cell found in those images, else 0. For random orders, the mean of many."""
+    """By share of images reviewed: a value per weak cell, 1 if found, else 0. For a random order, the mean of many."""
 
     def at(self, budget: float) -> float:
         """Return the number of weak cells found in the first images. `budget` is the share of images that are seen."""
@@ -57,14 +57,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Prioritising:
-    """Results of all orders of review: of all test cases, and of test and tuning cases in orders that need no images
-    (`before`).
+    """Results of all orders of review. `orders` has the orders of all test cases. `before` has the orders that can be
+    chosen before any image is made, for the test cases of the test and tune splits.
     """
 
     weak: Mapping[Cell, Kind]
     """All weak cells, even those without an image, each with the origin of its weakness."""
     shown: int
-    """Number of weak cells that any order can find, because an image shows a valid fault."""
+    """Number of weak cells with a valid fault in at least one image. No order can find the other weak cells."""
     orders: Mapping[str, Found]
     before: Mapping[str, Found]
     shown_before: int
@@ -177,7 +177,7 @@ def _wrong_first(wrong: NDArray[np.bool_], chance: np.random.Generator) -> Numbe
 
 
 def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
-    """Order cases without their images, by the faults of similar edits in the train split."""
+    """Order cases without a look at their images. Cases come first if similar edits in the train split cause faults."""
     cells = cells_of(found)
     features = [(kind, word, label) for kind, (label, word) in zip(found.edit_types, cells, strict=True)]
     shows = wrong_cases(found) & (found.truth == VALID)

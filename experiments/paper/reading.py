@@ -1,7 +1,7 @@
 """Collect what is known about generated images: predictions of models under test, results of checks, and the truth.
 
 The scene tells how its picture should look after the edit. Independent judge models (`demo.check_truth`) compare the
-image with that. The truth is only as good as these judges. It is unknown if the drawn world has no such edit.
+image with that. The truth is only as good as these judges. The truth of edits that the drawn world lacks is unknown.
 """
 
 from __future__ import annotations
@@ -218,8 +218,9 @@ def predict(family: Family, weights: Path, files: Sequence[tuple[str, int]]) -> 
 
 
 def count_pixels(mapping: ClassMap, mask: NamedMask, prediction: Prediction) -> Floats:
-    """Count the pixels of a mask by true and predicted group of classes, (groups, groups + 1), in the order of
-    `mapping.groups`, at the size of the mask. Raises ValueError if the mask has a class that the map does not know.
+    """Count the pixels of a mask by true and predicted group of classes, (groups, groups + 1), at the size of the mask.
+    Groups have the order of `mapping.groups`. The last column counts pixels predicted as a class of no group.
+    Raises ValueError if the mask has a class that the map does not know.
     """
     true, predicted = groups_of_numbers(mapping, mask.classes)
     seen = fitted_map(prediction, mask.image.size)

@@ -148,7 +148,7 @@ class Parts:
 
     @property
     def rows(self) -> dict[tuple[Side, bool], Numbers]:
-        """Indices of the test cases, by two things: the split, and True if their edit type is the unseen one."""
+        """Indices of the test cases by (split, unseen). `unseen` is True if no training sees the edit type."""
         sides, unseen = np.array(sides_of(self.found)), np.array(self.found.edit_types) == UNSEEN
         return {(one, new): np.flatnonzero((sides == one) & (unseen == new)) for one in SIDES for new in (True, False)}
 

@@ -58,7 +58,7 @@ class TaughtWrong:
     """Word that describes the thing: an object's colour, the material of buildings, or the look of trees."""
     taught: str
     share: float
-    """Share, 0 to 1, of the training scenes with this thing in which its label is wrong."""
+    """Probability, 0 to 1, that a training scene with this thing gets the wrong label `taught`."""
 
     def shown_by(self, scene: Scene) -> bool:
         """Return True if the scene shows this thing."""
@@ -84,8 +84,8 @@ TAUGHT_WRONG: Mapping[Family, tuple[TaughtWrong, ...]] = {
         TaughtWrong("vegetation", "withered", "building", AT_TIMES),
     ),
 }
-"""Things that the models under test learn with wrong labels (the classifier) or wrong masks (the segmenter). The scenes
-themselves are of fair days."""
+"""Things that have a wrong label in the classifier's training data, or a wrong class in the masks that the segmenter
+learns from. Their scenes show sunny or cloudy days, like all training scenes."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class Source:
 
     @property
     def quota(self) -> Quota:
-        """Quota of the source. In each class, a fifth of the sources have the first of `QUOTAS`, and two fifths have
-        each of the others.
+        """Quota of the source. In each class, a fifth of the sources have the first quota of `QUOTAS`, two fifths have
+        the second quota, and two fifths have the third.
         """
         turn = (self.number // len(OBJECT_CLASSES) + self.number) % 5
         return QUOTAS[(turn + 1) // 2]
@@ -171,10 +171,10 @@ def cell_scenes(label: str, word: str, number: int) -> Iterator[Scene]:
 
 
 def lesson(family: Family, number: int) -> tuple[Scene, TaughtWrong | None]:
-    """Return a training scene of a fair day. If it is to get a wrong label, return that too, else None.
+    """Return a training scene of a sunny or cloudy day, and the wrong label to give it, or None for the right label.
 
-    A fifth of the objects get a look that has wrong labels. Left to chance, a short training would meet too few of
-    them.
+    A fifth of the object scenes are chosen to show a thing of `TAUGHT_WRONG`, such as a red bird. By chance alone, a
+    short training would meet too few of these things.
     """
     seed = FIRST_LESSON[family] + number
     rng = random.Random(f"lesson {seed}")
