@@ -273,7 +273,7 @@ class CocoSource(Source):
         if not named.keys() >= set(kinds):
             ids = [str(a.get("category_id"))[:80] for a in annotations if _id(a.get("category_id")) not in named]
             listed = ", ".join(sorted(set(ids))[:6])
-            raise UserError(f"Its annotations have a category that is not listed: {listed}.")
+            raise UserError(f"Annotations of this image have a category that “categories” does not list: {listed}.")
         mask_classes, label = entry.get("mask_classes"), entry.get("label")
         try:
             classes = {int(n): str(name) for n, name in mask_classes.items()} if isinstance(mask_classes, dict) else {}
@@ -283,7 +283,7 @@ class CocoSource(Source):
         if any(not 0 <= number <= UNLABELLED for number in classes):
             raise UserError("Its mask_classes have a number that no mask can hold: numbers go from 0 to 255.")
         if not (0 < size[0] <= 1 << 15 and 0 < size[1] <= 1 << 15):
-            raise UserError("Its width and height are impossible for an image: correct them.")
+            raise UserError("The image's width and height are not both from 1 to 32,768 pixels: correct them.")
         if isinstance(label, str) and not self._largest:
             found = replace(found, label=label)
         if isinstance(label, str) and not isinstance(mask_classes, dict):

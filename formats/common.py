@@ -62,7 +62,7 @@ def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
             if name == "label":
                 kind = "list" if isinstance(value, list) else "table" if isinstance(value, dict) else "value"
                 raise UserError(
-                    f"Its column “{column}” holds a {kind}, but an image has one label: write a text."
+                    f"The column “{column}” holds a {kind}. This column must hold the image's label: write one text."
                 ) from None
             facts[column] = value
             tally.note(where, f"Its column “{column}” is not what an export has under this name: it is kept as a fact.")

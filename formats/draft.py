@@ -83,7 +83,7 @@ class Picture:
 
 
 class Draft:
-    """Folder of an unfinished export, for use by one thread. The threads that `pictures` starts end with it."""
+    """Folder of an unfinished export. One thread may use it, but any may call `put`. `close` ends all threads."""
 
     def __init__(self, folder: Path, progress: OnProgress | None, complete: Complete | None) -> None:
         self.folder = folder
@@ -96,7 +96,7 @@ class Draft:
         self.masks = False
         """True if at least one of the examples has a mask."""
         self.left_out: Counter[str] = Counter()
-        """Number of images by kind of detail. Counts details that the format's files lack; `records.jsonl` has them."""
+        """Number of images with a detail that the format's other files lack, by kind of detail, such as "captions"."""
         self._records: BinaryIO | None = None
         self._add_typed: Callable[[Mapping[str, Any]], None] | None = None
 
@@ -159,9 +159,9 @@ class Draft:
         self._add_typed(row)
 
     def pictures(self, examples: Sequence[Example], named: Named | None = None) -> Iterator[Picture]:
-        """Yield the examples in order, with the checked bytes of their files. Report progress. With `named`, the
-        threads also write the files under the names that it returns, some in advance. Raises UserError if a file is
-        missing or was changed, and OSError if a file cannot be written.
+        """Yield the examples in order, with the checked bytes of their files. Report progress. Threads read the next
+        files meanwhile. If `named` is given, these threads also write the files, under the names that `named` returns.
+        Raises UserError if a file is missing or was changed, and OSError if a file cannot be written.
         """
         loading = in_threads(lambda example: self._loaded(example, named), self._completed(examples))
         self._loading.append(loading)

@@ -46,7 +46,7 @@ BROKEN_ARCHIVE = (
 )
 """Errors that Python raises for a damaged archive. OSError comes from bzip2."""
 _FROM_WITHIN = re.compile(r"^(\./)+")
-"""Pattern of the prefix “./”, which names have in an archive packed from inside its folder."""
+"""Pattern of the prefix “./”. File names have this prefix if their archive was packed from inside its folder."""
 _LINK = "It is a link, and links are not followed: put the file itself in its place."
 
 
@@ -452,7 +452,7 @@ def tar_members(data: Path, report: Report) -> Files:
     try:
         return _Tar(data, None, report)
     except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
-        raise UserError("It is no tar that can be read: pack it again.") from error
+        raise UserError("This file is not a readable tar archive: pack it again.") from error
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:

@@ -251,10 +251,10 @@ class PlainFolder(Source):
 
 
 class Roles:
-    """Decides what folders of images are: class, split or masks. Folders of one level are judged together. A folder
-    named “train”, “masks” or “images” is a class if a folder beside it has another kind of name. But a folder stays
-    masks if its files are named like images beside it. A split directly below a split is a class. The class list of an
-    export comes first.
+    """Decides whether a folder of images is a class, a split, or holds masks. Folders side by side are judged together.
+    Folders such as “train”, “masks” and “images” are classes if a folder beside them has another name, such as “cat”.
+    But “masks” holds masks if its files are named like images beside it, and then “images” is no class either. A
+    folder “train” directly below a split is a class. For an export of the studio, the export's list of classes decides.
     """
 
     def __init__(self, images: Sequence[str], labels: Mapping[str, str]) -> None:
@@ -282,8 +282,9 @@ class Roles:
 
     @staticmethod
     def _level(name: str) -> tuple[str, str, str] | None:
-        """Return the level of a file's folder, the folder's name in lower case, and its parent. None for masks, and for
-        a file without folder. The folders below the splits of a set are one level.
+        """Return three texts about a file's folder: its level, its name in lower case, and its parent's path. Folders
+        are on one level if they share a parent, or if their parents are splits of the set. Return None for a mask, and
+        for a file without folder.
         """
         folders = name.split("/")[:-1]
         if not folders or any(part.lower() in MASK_FOLDERS for part in folders[:-1]):
@@ -322,7 +323,7 @@ def _level_of(folders: Sequence[str], at: int) -> str:
 
 
 def _key(name: str) -> tuple[str, str]:
-    """Return a key that an image and its mask share: the folders without names such as “masks”, and the stem."""
+    """Return a file's folders and stem, without “masks”, “_mask” and the like: one key for an image and its mask."""
     stem = stem_of(name)
     for ending in MASK_ENDINGS:
         stem = stem.removesuffix(ending)

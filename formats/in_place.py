@@ -52,7 +52,7 @@ class DataSet:
 
     @property
     def left_out(self) -> Sequence[ImportRow]:
-        """Report rows on files and entries that were left out when the set was opened and last listed."""
+        """Rows of the report, about files and entries that were left out when the set was opened or last listed."""
         return tuple(self._source.report.rows)
 
     def items(self) -> Iterator[Item]:

@@ -144,7 +144,7 @@ def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
 
 
 def _guess(files: Files, report: Report) -> str:
-    """Return the format that most images fit. A stricter one needs only half as many. Report other likely ones."""
+    """Return the first format in `LAYOUTS` that fits at least half as many images as the best. Report likely others."""
     explained = {name: layout.guessed.explained(files) for name, layout in LAYOUTS.items() if layout.guessed}
     most = max(explained.values())
     if not most:

@@ -63,9 +63,9 @@ def standard(split: str) -> str:
 
 
 def choose_split(split: str, there: Iterable[str], what: str) -> str:
-    """Return the requested split if it is in `there`, the splits of `what`. “unsplit” requests the items without a
-    split ("" in `there`). Without a request, return the only split. Raises UserError if the split does not exist, or if
-    there are several and none is requested.
+    """Return the requested split, or the only split if none is requested. `there` has the splits of the data set named
+    `what`, with "" for items without a split. The request “unsplit” returns "". Raises UserError if the requested split
+    does not exist, or if there are several splits and none is requested.
     """
     names = sorted({name or UNSPLIT for name in there})
     if names == [UNSPLIT] and split not in ("", UNSPLIT):

@@ -112,7 +112,7 @@ def card(
 def croissant(
     test_set: TestSet, description: Description, files: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
 ) -> bytes:
-    """Return the set's metadata as Croissant 1.1 (JSON). `files` were written so far; `columns` are the records'."""
+    """Return the set's metadata as Croissant 1.1 (JSON). `files` lists its files, `columns` each column's meaning."""
     hashes = {str(file["name"]): str(file["sha256"]) for file in files}
     shard_kind = "application/x-parquet" if description.shards.endswith("parquet") else "application/x-tar"
     sets = [

@@ -22,7 +22,7 @@ _AGREED = 128
 
 
 class ClassPaths(PathSource):
-    """Reads images whose paths name the class. `path` has the groups folder, class, name, maybe split and variant."""
+    """Reads images whose paths name the class. The regex `path` must have the groups class, folder and name."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
@@ -118,7 +118,7 @@ def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, in
 
 
 def _categories(files: Files) -> tuple[str, ...]:
-    """Return the class names in the order of the column y, up to the first missing number. Later ones lack images."""
+    """Return class names in order of their number in column y, up to a gap. Classes after the gap have no images."""
     if not files.has("categories.csv"):
         return ()
     rows = csv.DictReader(lines_in(files, "categories.csv"))

@@ -50,7 +50,7 @@ class _Loaded:
 
 
 class _Seen(NamedTuple):
-    """Facts about an accepted example that stay in memory. They are few, as there may be a million examples."""
+    """Facts about an accepted example that stay in memory. Only these stay, as a set may have a million examples."""
 
     file: str
     label: str
@@ -207,8 +207,8 @@ def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labe
 
 
 def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> tuple[bytes, bool]:
-    """Return the picture's PNG, and True if `recorded` is empty or the hash of the PNG or of the file. An image that a
-    studio exported is stored unchanged, so it keeps its hash.
+    """Return the picture's PNG, and True if `recorded` is the hash of the PNG or of the file. The second value is also
+    True if `recorded` is "". An image that a studio exported is stored unchanged, so it keeps its hash.
     """
     plain = bare(data) if recorded else None
     if plain is not None and hashlib.sha256(plain).hexdigest() == recorded:

@@ -64,7 +64,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def _common_numbers(examples: Sequence[Example]) -> tuple[dict[int, str], Callable[[Example], dict[int, int]]]:
-    """Return class names by number for all masks, and a function that maps an example's numbers to these."""
+    """Return the class names by common number, and a function that maps an example's numbers to the common numbers."""
     placed: dict[tuple[str, int], int] = {}
 
     def keys(example: Example) -> list[tuple[int, tuple[str, int]]]:
@@ -94,9 +94,9 @@ class SceneSource(PathSource):
     around: tuple[str, ...] = ("",)
     """Folders in which the data set may lie within the files."""
     images = ""
-    """Folder that contains all images. The pattern `path` of image paths below it has groups such as split and name."""
+    """Folder that contains all images. The regex `path` matches the images' paths below this folder."""
     mask = ""
-    """Path of an image's mask. Groups of `path` are in braces, such as {name}."""
+    """Path of an image's mask. Names in braces, such as {name}, stand for groups that the regex `path` matched."""
 
     def prepare(self) -> None:
         place = next((place for place in self.around if self.files.has(joined(place, self.images))), "")

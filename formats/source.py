@@ -169,7 +169,7 @@ class Tally:
 
 
 def number_of(name: str, own: int, common: dict[str, int]) -> int:
-    """Return a class's number in all masks of a set: its number `own` in one mask if free, else the next free one."""
+    """Return a class's number in all masks. A new class gets `own`, its number in one mask, or else the lowest free."""
     if name not in common:
         taken = set(common.values())
         free = own if own not in taken else next((n for n in range(UNLABELLED) if n not in taken), None)
@@ -283,7 +283,7 @@ class Places:
         return f"{text}#{place + 1}" if place in self._again else text
 
     def find(self, key: str) -> int | None:
-        """Return the position of the text with this `key` (see `key`), or None if it is unknown."""
+        """Return the position of the text for which the method `key` returns this key, or None for an unknown key."""
         if found := self.all(key):
             return found[0]
         text, _, number = key.rpartition("#")

@@ -34,7 +34,7 @@ MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
 METADATA_FILES = ("metadata.jsonl", "metadata.csv", METADATA)
 _CSV, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _SAMPLE = 100
-"""Number of rows to inspect for a table that has one column of 0 and 1 for each class."""
+"""Number of lines to read, with the heading, to see whether a table has a column of 0 and 1 for each class."""
 _OUTSIDE = "Its image lies outside the folder of the table, where nothing is read."
 
 
@@ -425,7 +425,7 @@ def class_list(files: Files, file: str) -> tuple[str, ...]:
 
 
 def claims(files: Files) -> bool:
-    """Return True if a table has a column of images, or an error that the user should see."""
+    """Return True if a table has a column of images. Also True for a table not in UTF-8, to show the user the error."""
     for name in filter(TableSource.is_table, files.names):
         report = Report()
         first = next(iter(_Rows(files, name, report, Tally(Report()), "")), None)

@@ -177,8 +177,8 @@ class ShardSource(Source):
 
 
 def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (key, file names by ending) of each sample. A key is the file name up to its first dot. If all names with
-    this key have more dots, the key may end at their last dot.
+    """Yield (key, file names by ending) of each sample. The key is usually the file name up to the first dot. For file
+    names that share more than this, such as 1.5.jpg and 1.5.json, it can be the file name up to the last dot: “1.5”.
     """
     samples: dict[str, dict[str, str]] = {}
     for name in names:

@@ -278,7 +278,7 @@ def test_coco(tmp_path: Path, layout: Any) -> None:
         found = numbers(data_set.read(items[0].key))
         assert found[5].tolist() == [1] * 25 + [255] * 22 + [0], "a category's number is its place in the list"
         assert (numbers(data_set.read(items[2].key)) == 255).all()
-        assert "a category that is not listed: 77" in why(data_set, items[1].key)
+        assert "a category that “categories” does not list: 77" in why(data_set, items[1].key)
         assert data_set.split == ("train" if split == "train" else "validation")
 
 
