@@ -27,8 +27,8 @@ DARK_PERCENTILE, BRIGHT_PERCENTILE = 2.0, 98.0
 MAX_GAIN = 5.0
 """Maximum factor by which contrast is stretched. A larger one would turn the noise of a flat image into edges."""
 STEEP_PERCENTILE, LOWER_SHARE = 90.0, 0.5
-"""Percentile of a picture's gradients that is fitted as the upper threshold of Canny, and the lower threshold as a
-share of the upper. Both are the defaults of Canny in DIPlib."""
+"""Two rules for thresholds of Canny: the upper threshold is this percentile of the picture's gradients, and the lower
+threshold is this share of the upper threshold. These numbers are the defaults of Canny in DIPlib."""
 MIN_UPPER, MAX_UPPER = 40.0, 200.0
 """Bounds of the upper threshold that is fitted to a picture. Below the first, noise would become edges. The second is
 the usual one for ControlNets, so fitted thresholds find at least the edges that 100 and 200 find."""

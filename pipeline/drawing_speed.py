@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from core.settings import GenerationSettings
 
 KEPT = 7
-"""Number of drawing times remembered for each `Effort`. Their median counts, as the first includes loading."""
+"""Number of drawing times kept for each `Effort`. Estimates use their median, as the first time includes loading."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class SideTime:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure the time of a `with` block that runs the side task once."""
+        """Measure the time of a `with` block. The block must run the side task, such as a preview, once."""
         begun = time.monotonic()
         try:
             yield

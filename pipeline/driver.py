@@ -172,8 +172,8 @@ class Driver:
         size: tuple[int, int] | None = None,
         failures: Collection[Failure] = (),
     ) -> Plan:
-        """Return the images to draw, for a person's approval; none without captions. `made` has those that exist.
-        `size` is that of the source, to estimate the time.
+        """Return the images to draw, for a person's approval. Without captions, the plan is empty. `made` has caption
+        and seed of each image that exists. `size` is the source's (width, height), to estimate the time.
         """
         method = method_of(recipe.method)
         own = method.settings_of(settings)
@@ -372,7 +372,7 @@ class _Batch:
 
 
 class _Dropped(Cancelled):
-    """Raised if the images being drawn are no longer wanted, but later ones are."""
+    """Raised if the images being drawn are no longer wanted. The run goes on with other images."""
 
 
 class Drawing:

@@ -1,4 +1,4 @@
-"""Gathers requests of several threads into one call of a model, made once all working threads wait for replies."""
+"""Gathers requests of several threads into one call of a model, as soon as all working threads wait for replies."""
 
 from __future__ import annotations
 

@@ -40,8 +40,9 @@ def run_stages(
 ) -> list[Exception | None]:
     """Run the text stages of each work and save the values. Return, for each work, None or the error that ended it.
     Values equal those of `Driver.run` except for floating-point noise. Stages of one kind of model run together, so
-    that models can be loaded in turn; a model that takes several requests gets those of `SIDE_BY_SIDE` works. Raises
-    Cancelled and CannotLoad, which end all works. Finished values stay in the stores.
+    that models can be loaded in turn. A model that takes several requests at once gets the requests of at most
+    `SIDE_BY_SIDE` works together. Raises Cancelled and CannotLoad, which end all works. Finished values stay in the
+    stores.
     """
     ended: list[Exception | None] = [None] * len(works)
     phases = [list(phases_of(work.request)) for work in works]
@@ -149,7 +150,7 @@ def _is_due(driver: Driver, request: Request, store: Store) -> bool:
 
 
 def shape_of(driver: Driver, work: SourceWork) -> Hashable:
-    """Return a key of output size, settings, method, recipe and profile. Works with equal keys fit into one batch."""
+    """Return a key of output size, settings, method, recipe, prompts and profile. Equal keys allow a common batch."""
     request = work.request
     method = method_of(recipe_of(request.recipe).method)
     own = method.settings_of(request.settings)
@@ -165,11 +166,11 @@ def draw(
     at_once: int | None = None,
 ) -> None:
     """Draw the images of works with an equal `shape_of` and save them in the works' stores. `at_once` is the batch size
-    (default: that of the settings, or the best for the model). An image with a `batch` of its own is drawn in a batch
-    of that size, at its place there. Batches are filled up, and halved if memory runs out. If an image cannot be made,
-    or its source cannot be prepared, ImageFailed is emitted. Raises ValueError if shapes differ or a request has no
-    list of images, UserError if the profile cannot draw them, CannotLoad, and Cancelled. Finished images stay in the
-    stores.
+    (default: that of the settings, or the best for the model). The field `PlannedImage.batch` can fix the size of an
+    image's batch, and the image's place in it. Batches are filled up, and halved if memory runs out. If an image cannot
+    be made, or its source cannot be prepared, ImageFailed is emitted. Raises ValueError if shapes differ or a request
+    has no list of images, UserError if the profile cannot draw the images, CannotLoad, and Cancelled. Finished images
+    stay in the stores.
     """
     if any(work.request.images is None for work in works):
         raise ValueError("every request needs its list of images: plan the images first")

@@ -18,8 +18,8 @@ from core.types import Check, Data
 
 FRAMING_KEPT = "framing kept"
 LEAST_COVERED = 0.95
-"""Minimum share of the source's frame that an image must show to be moved back. Below it, the border to fill would be
-too wide."""
+"""Minimum share of the source's frame that a drifted image must show. An image that shows less is not moved back into
+place, since the border to fill would be too wide."""
 IN_PLACE = 0.0075
 """Maximum shift of a corner, as a share of the sides, that is left uncorrected."""
 _CERTAIN = 0.2

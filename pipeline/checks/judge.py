@@ -82,7 +82,7 @@ class Case:
 
 def judge_all(judge: LanguageModel, cases: Sequence[Case], settings: LanguageSettings) -> list[Judgement | UserError]:
     """Return a judge's judgement of each image, or a UserError if no reply about the image came. A question without a
-    readable reply gives a check without a verdict. Raises Cancelled, and CannotLoad for an error of all images.
+    readable reply gives a check without a verdict. Raises Cancelled, and CannotLoad if the judge cannot be loaded.
     """
     began, before = time.monotonic(), getattr(judge, "tokens", 0)  # some models count them
     names = [(at, name) for at, case in enumerate(cases) for name in _factors(case)]

@@ -5,8 +5,8 @@ Two colours are alike in that both are colours, so the plain similarity of “bl
 subtracted first. At 0 two phrases are no more alike than any two of their group. At 1 they mean the same.
 
 With all-MiniLM-L6-v2 and a threshold of 0.2, 82 of 100 pairs of attributes written by hand are judged rightly. 4 pairs
-are flagged that mean the opposite (new for old). Nearly all missed pairs are rare names of colours (scarlet, maroon,
-navy), which the model hardly knows. None of these helped: other sentences, the mean over many sentences, more
+of opposites, such as old and new, are wrongly judged alike. Nearly all missed pairs are rare names of colours (scarlet,
+maroon, navy), which the model hardly knows. None of these helped: other sentences, the mean over many sentences, more
 references, removing the references' main directions, and the nearest reference. Of 94 pairs of the other edit types, 85
 are judged rightly.
 """
@@ -38,9 +38,9 @@ _REFERENCES: Mapping[EditType, References] = DataTable(__file__, References)
 _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}
 """For an edit type, other types whose words it accepts too. A background consists of objects with attributes."""
 _CLEARLY = 0.08
-"""Minimum lead in nearness that another edit type needs for an edit to count as that type. It was set on 65
-hand-written edits of all types: no edit is assigned another type. Each of them was also paired with the wrong types:
-289 of these 327 pairs are detected. Subject and object count as one type, and so do attribute and background."""
+"""Difference of nearness. An edit is taken for another type if that type is nearer than the requested type by more than
+this. Of 65 hand-written edits of all types, none is taken for another type. Each edit was also paired with the wrong
+types: 289 of these 327 pairs are detected. Subject and object count as one type, and so do attribute and background."""
 
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:
@@ -60,8 +60,8 @@ def similarities(
     texts: Sequence[str], keyword: str, edit_type: EditType, task: Task, sentences: Sentences
 ) -> list[tuple[float, str]]:
     """Return, for each text, its highest similarity (-1 to 1) and the phrase that it is most similar to. Each text is
-    compared with the keyword, both as phrases of the edit type. A subject or object is also compared with the label or
-    the protected classes, each up to its first comma.
+    compared with the keyword, after text and keyword are put into the edit type's sentence. A subject or object is also
+    compared with the label or the protected classes. Names of classes are cut at their first comma.
     """
     if not texts:
         return []
@@ -137,7 +137,7 @@ def _to(texts: Sequence[str], other: str, kind: EditType, sentences: Sentences) 
 
 
 def _belongs(vector: NDArray[np.float64], group: NDArray[np.float64]) -> float:
-    """Return the nearness of a phrase to a group: 2 for a member, else its mean cosine to the two closest members."""
+    """Return a phrase's nearness to a group: its mean cosine to the two closest members. A member itself gets 2."""
     nearest = sorted(_cosines(vector, group), reverse=True)[:2]
     return 2.0 if nearest[0] > 0.9999 else sum(nearest) / len(nearest)
 

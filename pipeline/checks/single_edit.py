@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from core.words import token_spans, tokens
 
 _JOINING = frozenset(("a", "an", "the", "of"))
-"""Words that do not split a change in two if they stay: "on a hill" to "in a valley" is one change."""
+"""Words that may stay the same within one change. For example, "on a hill" to "in a valley" keeps the "a"."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Change:
     came: str
     """The new words. "" if words were only removed."""
     keyword: str
-    """The words to replace: `gone`. If words were only added or only removed, the word before them is included. At the
-    start of the text it is the word after them."""
+    """The words to replace: those of `gone`. If words were only added or only removed, `keyword` includes the word
+    before them, or the word after them at the start of the text."""
     alternative: str
-    """The replacement: `came`, with the neighbouring word that `keyword` includes, if any."""
+    """The words that replace `keyword`: those of `came`, and the neighbouring word if `keyword` has one."""
 
 
 def changes(source: str, text: str) -> tuple[Change, ...]:

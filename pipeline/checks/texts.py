@@ -94,7 +94,7 @@ def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, ta
     """Check that a counterfactual caption has its edits, keeps every protected word (except one that a person insists
     on changing) and makes sense. If an edit has consequences, such as new weather, a few other words may change, and
     their check passes with a remark. If `source` is "", the text describes a background, which may name no protected
-    class. The checks recorded when the caption was written come last. If it was left empty, only these are returned.
+    class. Checks recorded in `counterfactual` come last; if it has such checks and no text, only they are returned.
     """
     if counterfactual.checks and not tokens(counterfactual.text):
         return counterfactual.checks

@@ -66,7 +66,7 @@ SUBJECT_MASK, BEHIND = "subject mask", "background"
 REACH = 0.055
 """Width of the band around the subject, as a share of the short side, in which the control image has no edges."""
 OWN_PICTURES = "pictures of a folder"
-"""Name that lineages record as the model if the background is a person's picture."""
+"""Model name in lineages of images whose background is a picture from the user's folder, not from a model."""
 _NO_MODEL: Any = SimpleNamespace(name=OWN_PICTURES, preview=lambda: None)
 """Takes the place of the generator if the backgrounds are a person's pictures."""
 _EQUAL = "All images of a caption are equal, as their background is one picture: let the subject move to vary them."
@@ -113,7 +113,7 @@ class BackgroundSettings(ControlNetSettings):
         return *super().pixels(), self.composite, self.painted, chosen
 
     def plain(self) -> dict[str, Any]:
-        """Return the settings as plain data, without the folder's path and settings that only text stages read."""
+        """Return the settings as plain data, without those for text stages only. The folder is given by its name."""
         chosen = self.backgrounds
         read = {"folder": Path(chosen.folder).name, "bank": chosen.bank, "avoid": chosen.avoid}
         return super().plain() | {"backgrounds": {name: value for name, value in read.items() if value}}
