@@ -125,8 +125,8 @@ class MethodDescription:
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """Return the artifacts that depend on the mask, by name, as an image drawn now with this `mask` would have
-        them. `size` is the source's (width, height).
+        """Draw the artifacts that depend on the mask anew from `mask`, as for a new image. Return each artifact by
+        name. `size` is the source's (width, height).
         """
         return {}
 
@@ -195,7 +195,7 @@ def mask_key(mask: NamedMask | None) -> object:
 
 
 class Preparations:
-    """A cache of the values that methods prepared for the latest sources. Captions and seeds share it. Thread-safe."""
+    """A thread-safe cache of the latest preparations of sources. Captions and seeds of a source share a preparation."""
 
     def __init__(self) -> None:
         self._latest = Latest[Prepared](4)

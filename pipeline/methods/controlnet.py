@@ -103,7 +103,7 @@ class ControlNetPrepared(Prepared):
 
 
 class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
-    """Draws a caption on a control image, such as the source's edges. Without an embedder only edges are checked."""
+    """Draws images that follow a caption and a control image, such as the source's edges."""
 
     _model: Generator
 
@@ -146,7 +146,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     def _inverted(
         self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
     ) -> Inversion:
-        """Invert the source with its control image. Images are drawn with it too, and the inversion is more exact."""
+        """Invert the source with the same control image as in drawing. This makes the inversion more exact."""
         generator, drawing = self._inverts(settings), settings.generation
         held_to = Control(control, drawing.control_strength, drawing.control_until)
         return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)
@@ -228,8 +228,8 @@ class ControlNetDescription(MethodDescription):
         return models.generator_name(_own(settings).conditioning.kind)
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        """Return the inputs of a control image (the source's pixels, settings, size, and the mask for a segmentation
-        map) and of an inversion (also the source's caption, settings, and the strength of the control image).
+        """Return the inputs of the control image: source, drawn size, settings, and for the kind "segmentation" the
+        mask. If drawing starts from an inversion, add the inversion's inputs, such as the source's caption.
         """
         own = _own(settings)
         drawn_on = mask_key(source.mask) if self.needs_mask(own) else None
@@ -279,8 +279,8 @@ class ControlNetDescription(MethodDescription):
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time of the inversion, as a multiple of the time for an image. It has no guidance,
-        but measures the PSNR with one more run of the network per step.
+        """Return the time of the inversion as a multiple of an image's time, or 0 without an inversion. A step of
+        inverting runs the network once per evaluation and once for the PSNR, a step of guided drawing twice.
         """
         drawing = _own(settings).generation
         evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)

@@ -59,10 +59,10 @@ class BatchedSettings(MethodSettings):
 
 
 class DriftingSettings(BatchedSettings):
-    """Settings of an image by a model that may shift or zoom the whole picture."""
+    """Settings of a method whose model may shift or zoom the whole picture."""
 
     moved_back: Drift | None = Field(None, exclude_if=lambda drift: drift is None)
-    """The shift and zoom by the model that was undone, or None. Recorded with an image, not set by a user."""
+    """The shift and zoom that were undone, or None. Recorded with an image, not set by a user."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class DrawingMethod(ABC, Generic[R]):
     def _embed(
         self, prepared: Sequence[R], images: Sequence[CaseRequest], fitted: Sequence[Image.Image | None]
     ) -> None:
-        """Embed all images and texts that a batch's checks compare at once, if the embedder can do that."""
+        """Embed all images and texts for a batch's checks in advance, if the embedder can embed several in one call."""
         pictures, texts = list[Image.Image](), list[str]()
         embedder: object = self._embedder
         if not isinstance(embedder, BatchEmbedder):

@@ -83,7 +83,7 @@ _own = EditedSettings.own
 
 
 class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
-    """Draws changed captions of a source in one batch with the source."""
+    """Draws images for changed captions from the noise of the inverted source. A batch may also redraw the source."""
 
     def prepare(self, source: Source, *arguments: Any, **more: Any) -> ControlNetPrepared:
         """Make control image and inversion. Also raises UserError if the source cannot be redrawn well enough."""
@@ -102,7 +102,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return max(1, at_once // len(own.swept)) if own.edit.full_sweep and own.swept else at_once
 
     def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return a key that includes the source, since the source is drawn in each batch of its images."""
+        """Return a key that includes the source, since a batch may redraw its source and can have only one source."""
         source = prepared.source
         region = None if source.region is None else image_sha(source.region)
         return super().together(prepared, counterfactual), image_sha(source.image), source.caption, region
@@ -239,7 +239,7 @@ class EditDescription(ControlNetDescription):
         return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time to prepare a source in multiples of the time to draw an image (and its source, if needed)."""
+        """Return the preparation time as a multiple of an image's time, which doubles if the source is redrawn."""
         own = _own(settings).edit
         reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
         return super().preparing(settings) / (2 if reads_source else 1)

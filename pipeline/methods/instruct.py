@@ -42,10 +42,10 @@ from pipeline.seams import (
 )
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
-"""Thresholds of this method. An image whose outlines agree less than by chance (0.5) fails here, since no control image
-keeps them. With a control image, the check never fails and only asks a person to look. Measured on 25 drawn roads:
-unmoved roads have 0.91 or more, roads drawn in other weather or colours 0.68 or more (`forms_kept`), and roads moved
-sideways by 3 % of the side 0.39 or less."""
+"""Thresholds of this method's checks. `FORMS_KEPT` fails below 0.5, the figure of random outlines, since an editor has
+no control image that keeps outlines in place. With a control image, this check never fails and only asks a person to
+look. Measured with `forms_kept` on 25 drawn roads: 0.91 or more for unmoved roads, 0.68 or more in other weather or
+colours, and 0.39 or less for roads moved sideways by 3 % of the side."""
 
 
 class InstructSettings(DriftingSettings):
