@@ -1,8 +1,8 @@
 """Attention control (prompt-to-prompt, Hertz et al. 2022): pictures take over attention maps of their source.
 
-A picture and its source are drawn in one batch. In the first steps, words of the prompt are drawn where the source has
-its words (cross-attention), and positions of the picture attend to each other as in the source (self-attention). Full
-maps are computed only where they are replaced or read. Other layers keep the network's attention processors.
+A picture and its source are drawn in one batch. In the first steps, the picture takes over cross-attention maps, which
+place the words of a prompt, and self-attention maps, which relate positions of a picture to each other. Full maps are
+computed only where they are replaced or read. Other layers keep the network's attention processors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SMALL = 16 * 16
 """Maximum number of positions that a network level may have for its self-attention to be replaced. If every level has
 more, only that of the smallest level is replaced."""
 MOST, PEAK = 1.5, 0.98
-"""Maximum factor that strengthens a faint change in a step, and the quantile over positions taken as its strength."""
+"""Maximum factor by which a step strengthens a faint change. Quantile over positions that measures its strength."""
 Windows = Sequence[Sequence[int]]
 """Token ids of a text, cut into windows of equal length. Each window has a start token, an end token and padding."""
 
@@ -71,7 +71,7 @@ def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
 
 
 class AttentionControl:
-    """Lets the last rows of a batch take over attention maps of their source, which is the row before them."""
+    """Gives the last rows of a batch attention maps of their common source. The row before them is the source."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class AttentionControl:
         region: torch.Tensor | None = None,
         least_change: float = 0.0,
     ) -> None:
-        """Replace cross-attention in the first `cross_steps` steps. `self_steps` has this number for each row's
-        self-attention. A picture stays equal to its source where attention to changed tokens is below `local_blend` of
-        its maximum, and where `region` (h, w), 0 to 1, is 0. By default all of it may change. A change weaker than
-        `least_change` is strengthened. This minimum grows with the share of steps done.
+        """Row i takes over the source's cross-attention in the first `cross_steps` steps, and its self-attention in the
+        first `self_steps[i]` steps. A picture changes only where attention to changed tokens exceeds the share
+        `local_blend` of its maximum. `region` (h, w) multiplies each place's change by 0 to 1. By default, all places
+        may change. A change weaker than `least_change` times the share of steps done is strengthened.
         """
         import torch
 
@@ -94,13 +94,13 @@ class AttentionControl:
         self._local_blend, self._region, self._least_change = local_blend, region, least_change
         self._size, self._small = (0, 0), 0
         self._seen: Any = 0.0
-        """Sum of the attention to changed tokens so far, (rows, 2, h, w): for the source's tokens, then the row's."""
+        """Summed attention (rows, 2, h, w): of the source to tokens that a row drops, and of the row to new tokens."""
         self.step = 0
         """Zero-based number of the present denoising step."""
 
     @property
     def reads_source(self) -> bool:
-        """True if attention maps of the source are needed, so that the source has to be drawn in the batch."""
+        """True if the control reads attention maps of the source. The source must then be drawn in the same batch."""
         return self._cross_steps > 0 or max(self._self_steps) > 0 or self._local_blend > 0
 
     @contextmanager
@@ -135,8 +135,8 @@ class AttentionControl:
         return places <= self._small and self.step < max(self._self_steps)
 
     def change(self, maps: torch.Tensor, cross: bool) -> torch.Tensor:
-        """Return the attention `maps` (rows, heads, positions, tokens or positions). If this step replaces maps, the
-        controlled rows take over the source's. `cross` is True for cross-attention, False for self-attention.
+        """Return the attention maps. If this step replaces maps, controlled rows get those of the source's row. `maps`
+        are (rows, heads, positions, tokens) if `cross`, and (rows, heads, positions, positions) for self-attention.
         """
         import torch
 
@@ -193,7 +193,7 @@ class AttentionControl:
 
 
 class _Controlled:
-    """An attention processor that lets a control change its maps. If none are needed, the previous one runs."""
+    """An attention processor whose maps a control can change. If no maps are needed, the previous processor runs."""
 
     def __init__(self, control: AttentionControl, own: Any) -> None:
         self._control, self._own = control, own

@@ -29,8 +29,9 @@ class AtOnce:
         work: Callable[[Sequence[W], int], Sequence[R]],
         free_others: Callable[[], bool],
     ) -> list[R]:
-        """Return each request's result. `work` gets several requests and the index of the first. If these do not fit in
-        memory, `free_others` releases models, then their number is halved. Raises the error if not even one fits.
+        """Return each request's result. `work` gets some requests and the index of the first. If memory runs out,
+        `free_others` releases models, or else the number of requests per call is halved. Raises the error if one
+        request does not fit.
         """
         done: list[R] = []
 

@@ -226,8 +226,8 @@ class Florence2(CaptioningModel):
 
 
 def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str, Any]:
-    """Return options of transformers' `generate`. At temperature 0 it writes the likeliest text, else it samples words.
-    `top_p` limits them to the likeliest with this total probability, and without it `LEAST_SHARE` limits them.
+    """Return options of transformers' `generate`. At temperature 0 it writes the likeliest text. Above 0 it samples
+    words: the likeliest words with a total probability of `top_p`, or without `top_p`, all words above `LEAST_SHARE`.
     """
     if settings.temperature == 0:
         return {"num_beams": settings.beams, "do_sample": False}

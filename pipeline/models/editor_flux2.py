@@ -39,7 +39,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
     def __init__(self, section: KleinEditor) -> None:
         self._read: tuple[str, torch.Tensor, torch.Tensor] | None = None
-        """Hash, latents, and linear map from latents to preview colours, of the picture that was edited last."""
+        """Latest edited picture: its hash, its latents, and a linear map from the latents to preview colours."""
         super().__init__(section)
 
     def _load(self, base: Path) -> Any:
@@ -165,7 +165,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         return spread
 
     def _linear(self, latents: torch.Tensor, picture: Image.Image) -> torch.Tensor:
-        """Fit a linear map (channels + 1, 3) from latents and a constant 1 to the picture's RGB, -1 to 1. Return it."""
+        """Return a linear map (channels + 1, 3; last row constant) from latents to the picture's RGB, -1 to 1."""
         import torch
 
         spread = self._spread(latents)[0].float().cpu()

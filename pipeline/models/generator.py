@@ -179,7 +179,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     @property
     def waits(self) -> str:
-        """Reason why the first image takes longer than others, or "" if it does not or is drawn."""
+        """Reason why the first image takes longer than others. "" if it takes no longer, or is drawn already."""
         return self._compiling.waits
 
     def preview(self) -> Image.Image | None:
@@ -197,8 +197,8 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
     def draw(
         self, requests: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """See `Draws.draw`. If a batch does not fit in memory, other models are released, then it is halved until it
-        fits, then parts of the model take turns on the GPU. Blocks that cannot be compiled run uncompiled.
+        """See `Draws.draw`. If memory runs out, these steps are tried in order: release other models, halve the batch,
+        let parts of the model take turns on the GPU. Blocks that cannot be compiled run uncompiled.
         """
         area = pictures[0].size if pictures else (0, 0)
         if any(picture.size != area for picture in pictures):
@@ -346,7 +346,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return other
 
     def _on_device(self, net: Any) -> Any:
-        """Move a ControlNet to its device. The first one stays on the CPU if the pipeline offloads its parts."""
+        """Move a ControlNet to its device. If the pipeline offloads parts, the first ControlNet stays on the CPU."""
         import torch
 
         where = "cpu" if self._placing.offload != "none" and not self._nets else self._device
@@ -566,9 +566,9 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
 AT_ONCE = 8
 """Default batch size. Larger batches gain little speed, and images wait longer."""
 SMALL = 256 * 256
-"""Maximum number of pixels of an image that leaves CPU cores partly idle. A batch of eight images of 128 by 128 takes
-little more than half the time of eight single ones (`benchmarks.reference` measures it). A larger image keeps the cores
-busy, and takes much memory."""
+"""Maximum number of pixels of a small image. Drawing one small image leaves CPU cores partly idle: a batch of eight
+images of 128 by 128 takes little more than half the time of eight single images (`benchmarks.reference` measures this).
+A larger image keeps the cores busy and takes much memory."""
 
 
 def make_scheduler(section: Scheduler, shipped: Any) -> Any:

@@ -38,7 +38,7 @@ _HASH = re.compile(r"-([0-9a-f]{8,64})\.")
 _FAULTS = DataTable(__file__, str, "faults")
 T = TypeVar("T")
 Told = Callable[[int], object]
-"""Function that gets the number of bytes of each part that arrives. It is negative if bytes are fetched again."""
+"""Function that is called with the number of new bytes as they arrive. A negative number means discarded bytes."""
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,8 @@ def damaged(role: str, found: Listing) -> Listing:
 
 
 def require_room(needed: int, free: int | None = None, folder: Path | None = None, variable: str = "HF_HOME") -> None:
-    """Raise CannotLoad if `needed` bytes do not fit on the disk of the hub's cache, or of another `folder`, which the
-    environment's `variable` sets. `free` replaces the measured free bytes.
+    """Raise CannotLoad if `needed` bytes do not fit on the disk of a folder, by default the hub's cache. `variable` is
+    the environment variable that sets the folder; the message names it. `free` replaces the measured free bytes.
     """
     place = cache_folder() if folder is None else folder
     available = free_on_disk(place) if free is None else free

@@ -1,9 +1,9 @@
 """Inversion of a diffusion model: the noise from which the model draws a given picture under a given caption.
 
 DDIM moves latents from one noise level to the next by `keep * latents + add * answer`. The answer is the network's
-output for the noisier of the two. The way back needs the answer for latents that are still unknown, so each step is
-solved by fixed-point iteration with the `keep` and `add` of the step. (`DDIMInverseScheduler` of diffusers takes those
-of the neighbouring level. With models that predict v, this is wrong: 11 to 13 dB PSNR with the demo's weights.)
+output for the noisier latents. Drawing knows the noisier latents. Inversion seeks them, so it solves each step by
+fixed-point iteration, with the step's own `keep` and `add`. (`DDIMInverseScheduler` of diffusers takes `keep` and `add`
+of the neighbouring noise level. This is wrong for models that predict v: 11 to 13 dB PSNR with the demo's weights.)
 
 The functions work on tensors and call the network through `Predict`; `WindowedPipeline.inverting` lends the network.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SMALLEST_SIGNAL = 1e-6
 """Minimum share of the picture in noisy latents. Below it, a predicted noise says nothing about the picture."""
 CLOSE = 40.0
-"""PSNR in dB above which the source counts as reproduced exactly, so that edits need not draw it once more."""
+"""Minimum PSNR in dB at which a redrawn source counts as exact. Edits can then reuse the redrawn source."""
 NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
 """Values of null-text inversion at the first step, from its code: the learning rate, and the loss that ends updates."""
 
@@ -112,7 +112,7 @@ class Inversion:
     null_texts: torch.Tensor | None = None
     """Optimised embeddings of the empty text (steps, tokens, width), in the order of drawing, or None."""
     redrawn: torch.Tensor | None = None
-    """Latents redrawn without correction (1, c, h, w), float32. None if `psnr` is below `CLOSE`, or with null texts."""
+    """Latents redrawn without correction (1, c, h, w), float32. None if `psnr` < `CLOSE` or `null_texts` is set."""
 
     @property
     def noise(self) -> torch.Tensor:
@@ -181,8 +181,8 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
             keep, add = to_signal / signal, to_noise - to_signal * noise / signal
         else:
             raise UserError(
-                f"This model cannot be inverted: at some noise levels its predictions of kind {kind} do not tell "
-                "picture and noise apart; use a model that predicts v, or a scheduler that keeps some of the picture."
+                f"This model cannot be inverted: at some noise level, its predictions of kind {kind} do not determine "
+                "picture and noise; use a model that predicts v, or a scheduler that never hides the whole picture."
             )
         steps.append(Step(time, keep, add, (place + 1) / count))
     return tuple(steps)
@@ -215,7 +215,7 @@ def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, setting
 
 
 def _mixed(last: tuple[torch.Tensor, torch.Tensor], now: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """Return, row by row, the mixture of two guesses whose residuals cancel best (Anderson's method of depth 1)."""
+    """Mix two guesses, each with its residual, to minimise each row's residual (Anderson's method of depth 1)."""
     (before, old_change), (better, change) = last, now
     turn = change - old_change
     products = (change * turn).double().sum(dim=(1, 2, 3), keepdim=True)
@@ -235,11 +235,11 @@ def redraw(
 ) -> list[torch.Tensor]:
     """Return the latents (n, c, h, w) after each step of drawing from noise of that shape. The last ones are clean.
 
-    `path` has the latents of the source from noise to clean (one row each). With a `path`, the first row of `noise` is
-    the source. After each step the source is put back on its path, and all rows are moved by the same amount. A row
-    that equals the source ends exactly on the path. `limited` gets the rows' changes from the source and the share of
-    steps done, and returns the changes to keep. `redrawn` has the clean latents of the source (one row). With it, no
-    row is the source, which is then assumed to follow the path and to end at `redrawn`.
+    `path` has the stored latents of the source from noise to clean (one row each). With a `path`, the first row of
+    `noise` is the source. Each step moves the source back to its path, and moves all other rows by the same amount. A
+    row that equals the source ends exactly on the path. `limited` gets the rows' changes from the source and the share
+    of steps done, and returns the changes to keep. If `redrawn` has the clean latents of the source (one row), no row
+    of `noise` is the source. The source is then assumed to follow the path and to end at `redrawn`.
     """
     latents, drawn = noise, []
     for number, step in enumerate(steps, 1):
@@ -314,7 +314,7 @@ def psnr(one: torch.Tensor, other: torch.Tensor) -> float:
 
 @dataclass(frozen=True)
 class Inverter:
-    """The networks of a generator, lent to invert sources and to draw from their noise. Tensors are float32."""
+    """Inverts sources and draws from the resulting noise, with networks that a generator lends. Tensors are float32."""
 
     settings: InversionSettings
     steps: tuple[Step, ...]
@@ -378,11 +378,11 @@ class Inverter:
     ) -> torch.Tensor:
         """Return the latents (n, c, h, w) that are drawn for prompts from the noise of an inversion.
 
-        The caption of the source is the negative prompt (negative-prompt inversion), unless there are null texts. With
-        `corrected` the source is drawn in the same batch and put back on its stored path, and all rows are moved by the
-        same amount. A prompt that equals the caption gets the end of that path, since equal rows of a batch may differ
-        in their last bits on a GPU. A `control` needs `corrected`. If the control does not read the source and the
-        inversion has `redrawn` latents, the rows are drawn without the source, which halves the time of a single row.
+        The negative prompt is the inversion's null texts, or without them the source's caption (negative-prompt
+        inversion). With `corrected`, the source is redrawn in the same batch, and its deviation from the stored path
+        corrects all rows. A prompt that equals the caption then gets the stored latents, since equal rows may differ in
+        their last bits on a GPU. A `control` needs `corrected`. The source is not redrawn if the control does not read
+        the source and the inversion has `redrawn` latents. This halves the time of a single row.
         """
         import torch
 

@@ -56,9 +56,9 @@ class GgufModel:
             raise cannot_run(section, Path(file), error) from error
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply to a prompt in the profile's chat template, up to a stop text, an end token or the longest
-        reply. A token that does not fit the schema is drawn again, so a reply that fits anyway is not changed. Raises
-        UserError if prompt and longest reply exceed the context.
+        """Return the reply to a prompt in the profile's chat template. The reply ends at a stop text, an end token or
+        the maximum length. Only a token that does not fit the schema is drawn again. Raises UserError if the prompt and
+        the maximum length exceed the context.
         """
         text = Template(self._section.chat_template).substitute(prompt=request.prompt, system=self._section.system)
         stops = [s.encode() for s in (*self._section.stop, *request.stop) if s]
@@ -158,7 +158,7 @@ def require_room(tokens: int, settings: LanguageSettings, context: int) -> None:
     if tokens + settings.max_new_tokens > context:
         raise UserError(
             f"The prompt is {tokens} tokens long and the reply may take {settings.max_new_tokens} more, but the "
-            f"language model reads {context} in all: shorten the caption or the longest reply."
+            f"language model reads {context} in all: shorten the caption, or lower the setting “Longest reply”."
         )
 
 

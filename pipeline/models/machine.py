@@ -16,7 +16,7 @@ SLOW_FROM = 2_000_000_000
 """Minimum bytes of weights for a model to be called slow on a CPU."""
 
 FOR_A_GPU = 10_000_000_000
-"""Bytes of weights that one stage needs, at full precision, from which a profile counts as made for a GPU."""
+"""Bytes of weights at full precision. A profile counts as made for a GPU if one stage needs as many or more."""
 
 
 @dataclass(frozen=True)

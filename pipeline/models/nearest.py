@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 AT_ONCE = 1024
 """Number of vectors converted to float32 at once. Those of 512 dimensions fit in the cache of a core."""
 FEW = 8
-"""If fewer than one row in `FEW` is a candidate, only the candidates are compared, else all rows."""
+"""Divisor. If there are fewer candidates than `len(rows) // FEW`, only candidates are compared, otherwise all rows."""
 SPARE = 1000
 """Number of rows that are compared exactly, in addition to twice the requested number."""
 Halves = NDArray[np.float16]
@@ -22,9 +22,9 @@ Places = NDArray[np.int64]
 
 
 def products(rows: Halves, directions: Floats, places: Places | None = None) -> Floats:
-    """Return the products (rows, k) of vectors (rows, n) with `directions` (k, n), the cosines if all have length 1.
-    With `places`, only the rows at these indices count, in this order. `rows` must be writable for torch, but is not
-    changed.
+    """Return the dot products (rows, k) of vectors (rows, n) with `directions` (k, n). Vectors of length 1 give
+    cosines. With `places`, only the rows at these indices count, in this order. `rows` is not changed, but torch
+    accepts only a writable array.
     """
     import torch
 

@@ -14,8 +14,8 @@ MULTIPLE = 2 ** len(WIDTHS)
 
 
 class PhraseNet(nn.Module):
-    """A U-Net that gives each pixel a logit for each word; a phrase is a set of words. Layers read blocks of 2 x 2
-    pixels as channels of one position: this costs a quarter and keeps outlines exact.
+    """A U-Net that gives each pixel a logit for each word; a phrase is a set of words. It reads each block of 2 x 2
+    pixels as one position with four times the channels. This quarters the work and keeps outlines exact.
     """
 
     def __init__(self, words: int) -> None:

@@ -188,7 +188,7 @@ class PhraseNetSegmenter:
         return _sorted([(mask, float(share[mask].mean()))] if mask.mean() >= _SMALLEST else [])
 
     def at(self, image: Image.Image, points: Points) -> Mask | None:
-        """Return the area around each wanted point that shows the same word, minus such areas of unwanted points."""
+        """Return areas at wanted points minus areas at unwanted ones. Pixels of an area share their likeliest word."""
         from scipy.ndimage import label
 
         words = self._shares(image).argmax(0)

@@ -61,7 +61,7 @@ _NO_PICTURES = re.compile(
 
 
 class ServerFault(UnreadableReply):
-    """The server gave no reply to one request. The error's `raw_reply` is the server's answer."""
+    """The server sent no reply of the model to one request. The error's `raw_reply` is what the server sent instead."""
 
     def __init__(self, message: str, prompt: str = "", raw_reply: str = "") -> None:
         super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent: another try takes it again

@@ -22,7 +22,7 @@ from pipeline.stages.reply_schema import object_schema
 log = logging.getLogger(__name__)
 
 Holding = Literal["held", "asked", "none"]
-"""Way in which replies follow a schema: the server enforces it, the model follows it in the prompt, or neither."""
+"""Way to get replies that fit a schema: the server enforces it, the prompt asks for it, or neither works."""
 
 TEMPLATE_ROOM = 64
 """Number of tokens that a chat template may add to a prompt."""
@@ -108,7 +108,7 @@ class ServedLanguage:
         return request.prompt
 
     def _require_room(self, prompt: str, settings: LanguageSettings) -> None:
-        """Raise UserError if prompt and reply exceed the context. Tokens of short prompts are not counted."""
+        """Raise UserError if prompt and longest reply exceed the context. Short prompts pass without a token count."""
         text = f"{self._section.system}\n{prompt}" if self._section.system else prompt
         most = len(text.encode(errors="replace")) + settings.max_new_tokens + TEMPLATE_ROOM
         if self._context and most > self._context and (tokens := self.server.count(text)) is not None:
