@@ -50,7 +50,7 @@ from pipeline.stages.region import REGION, painted_region
 from pipeline.stages.subject import SUBJECT, all_but_subject
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
-"""Prompt for the generator. `$shown` is the label, or the protected classes in the picture; `$kept` has them all."""
+"""Prompt for the generator. `$kept` lists the label or protected classes, `$shown` only those in the picture."""
 INSTRUCTION_PROMPT = PromptSlot(
     "instruction",
     ("edits",),
@@ -88,7 +88,7 @@ class Recipe:
     source_caption: Callable[[Values], str] = caption_text
     """Returns the caption of the source image, given the values by stage. The checks measure the change from it."""
     region: Callable[[Values], Region] = painted_region
-    """Returns the region of the source that may change, given the values by stage, for methods that use one."""
+    """Returns the region of the source that may change, given the values by stage. Only some methods use a region."""
     unedited: str = "by hand"
     """Words shown in place of edits for an image whose caption has none."""
     control: str = ""
@@ -270,8 +270,8 @@ _known: dict[str, Recipe] = {}
 
 
 def register(recipe: Recipe) -> None:
-    """Add a recipe of another program. Raises ValueError if its name is taken, if a stage has the name of a prompt or
-    of a stage with another type of value, or if a stage reads one that does not come before it.
+    """Add a recipe of another program. Raises ValueError if its name is taken, if a stage's name is not allowed or
+    already means something else, or if a stage reads another stage that does not come before it.
     """
     if recipe.name in _known:
         raise ValueError(f"there is a recipe {recipe.name!r} already")
@@ -327,7 +327,7 @@ def section_card(section: str) -> StageName | None:
 
 
 def stage_of_prompt(name: str) -> StageName:
-    """Return the name of the stage, of any recipe, that sends this prompt. Other names are returned unchanged."""
+    """Return the name of the stage that sends this prompt in any recipe. Return `name` itself if no stage sends it."""
     named = {slot.name: stage.name for stage in _every_stage() for slot in stage.prompt_slots}
     return named.get(name, name)
 

@@ -56,9 +56,9 @@ class Reply:
 
 
 def read_reply(text: str) -> Reply:
-    """Separate a reply into the answer and the model's thoughts, which are in tags such as `<think>` or `[THINK]`, or
-    in channels of the harmony format. The chat template may contain the first tag, and a reply that is cut off has no
-    last one. The answer ends where the model's turn ends.
+    """Separate a reply into the answer and the model's thoughts. Thoughts are in tags such as `<think>` or `[THINK]`,
+    or in channels of the harmony format. The opening tag is missing if the chat template contains it. The closing tag
+    is missing if the reply was cut off. The answer ends where the model's turn ends.
     """
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore").translate(_INVISIBLE)
     text, thoughts = _without_channels(text)
@@ -87,9 +87,9 @@ def is_refusal(answer: str) -> bool:
 
 
 def with_json_repaired(answer: str, names: Collection[str]) -> str:
-    """Return the JSON object in an answer that has a property with one of these names, if that JSON is broken or
-    nested. Otherwise return the answer unchanged. Commas, quotes, Python's notation and the like are repaired. JSON
-    that ends in the middle is not, since the rest of it is unknown.
+    """Return the JSON object in an answer that has a property with one of these names. Broken JSON is repaired (commas,
+    quotes, Python's notation and the like), and an object within other JSON is taken out. The answer is returned
+    unchanged if it needs neither, has no such object, or breaks off within its JSON.
     """
     start, end = answer.find("{"), answer.rfind("}") + 1
     if not names or not 0 <= start < end <= start + _LONGEST_JSON:

@@ -158,7 +158,7 @@ class Found:
     score: float
     """Confidence, 0 to 1."""
     sure: bool = True
-    """False if the score reaches only half of the threshold. Such things count if none reaches all of it."""
+    """False if the score reaches only half of the threshold. Such things are found only if no other thing is."""
 
 
 Points = Sequence[tuple[int, int, bool]]
@@ -245,8 +245,8 @@ class Generator(Draws[GenerationSettings], Protocol):
 
 
 class Editor(Draws[EditingSettings], Protocol):
-    """Changes a picture by an instruction, which is its prompt, and perhaps more than that. All pictures of a call are
-    the same, since an editor reads one source at a time. Their size is from `core.images.editing_size`.
+    """Changes a picture by an instruction, which is the prompt. Other parts of the picture may change too. All pictures
+    of a call are the same, since an editor reads one source at a time. `core.images.editing_size` gives their size.
     """
 
     def batch(self, size: tuple[int, int]) -> int:
@@ -328,9 +328,10 @@ class Method(Protocol[P]):
     def make(
         self, prepared: Sequence[P], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """Draw image i from the prepared source i; all have one `MethodDescription.shape`. Return for each image a
-        function that checks it and returns its test case, or raises its error. Equal arguments give equal pixels on the
-        same machine. `size` and `on_step` as in `Draws.draw`. Raises errors that concern all images.
+        """Draw one batch: image i from prepared source i. All prepared sources have the same `MethodDescription.shape`.
+        Return for each image a function that checks the image and returns its test case, or raises its error. Equal
+        arguments give equal pixels on the same machine. `size` and `on_step` as in `Draws.draw`. Raises errors that
+        concern all images.
         """
 
     def preview(self) -> Image.Image | None:

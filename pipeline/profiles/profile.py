@@ -1,5 +1,5 @@
-"""A profile: the models, prompts and settings to use. Reads and validates `pipeline/profiles/NAME.toml`. Its
-models are taken to know a picture that looks like a sample of the profile, or that has a known sky.
+"""A profile: the models, prompts and settings to use. Reads and validates `pipeline/profiles/NAME.toml`. Decides if a
+picture suits a profile's models: it must look like a sample of the profile or have the colours of a known sky.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pipeline.profiles.text_sections import (
 
 PROFILES = Path(__file__).resolve().parent
 SKIES = "skies.png"
-"""File among the samples that holds the skies that the models know: one column of colours each, from the top down."""
+"""Image file in the folder of samples. Each column has the colours of one known sky, from the top down."""
 SKY_ROWS = 20
 """Number of rows compared with known skies: the upper third of a small copy, which has `_SKY_SIDE` rows."""
 _SIDE = 32
@@ -48,8 +48,8 @@ _SKY_SIDE = 64
 _SAME_COLOUR = 4.0
 """Maximum difference of each channel, 0 to 255, at which two colours count as equal."""
 _SKY_SHARE = 0.03
-"""Minimum share of a picture's upper third that has the colours of one known sky. 160 drawn scenes had 0.086 or more,
-80 of JPEG quality 60 had 0.034 or more, and 35 photographs and graphics had 0.019 or less."""
+"""Minimum share of a picture's upper third that has the colours of one known sky. The share was 0.086 or more in 160
+drawn scenes, 0.034 or more in 80 JPEG files of quality 60, and 0.019 or less in 35 photographs and graphics."""
 
 
 class TaskDefaults(Data):
@@ -158,7 +158,7 @@ class Profile(Data):
         return self.offers[0] if self.offers else DEFAULT_RECIPE
 
     def preset(self, name: str) -> dict[str, Any]:
-        """Return the settings of a preset, and defaults for those that only other presets set. Raises KeyError."""
+        """Return a preset's settings, with defaults for settings that only other presets name. Raises KeyError."""
         defaults, chosen = self.settings.generation.model_dump(mode="json"), self.presets[name]
         named = [field for field in defaults if any(field in preset for preset in self.presets.values())]
         return {field: chosen.get(field, defaults[field]) for field in named}

@@ -118,7 +118,7 @@ _OURS = frozenset(
 
 class Server(Data):
     """An OpenAI-compatible server (vLLM, llama-server, Ollama, SGLang, a provider) and the model to use on it. Records
-    of runs leave out address, key and limits: records are passed on, and these affect no result.
+    of runs leave out address, key and limits. These fields affect no result, and people pass records on.
     """
 
     address: str = Field("http://127.0.0.1:8000/v1", exclude=True)
@@ -136,7 +136,7 @@ class Server(Data):
     context_length: int = Field(0, ge=0)
     """Maximum number of tokens of prompt and reply together. 0 to ask the server."""
     thinking: bool = False
-    """True if the model may think before it replies. Thoughts are removed and counted in either case."""
+    """True if the model may think before it replies. Even if False, thoughts are removed and their tokens counted."""
     more: dict[str, Any] = Field(default_factory=dict)
     """Further fields of every request, by the names that this server knows, such as `reasoning_effort = "none"`."""
     licence: str = ""
@@ -230,7 +230,7 @@ class _LocalLanguage(Weights):
     system: str = ""
     """System text sent to the model before every prompt."""
     stop: tuple[str, ...] = ()
-    """Texts that end every reply, besides those of the stage's prompt and of the model."""
+    """Texts that end every reply. Stop texts of a stage's prompt and end tokens of the model end a reply too."""
     top_k: int = Field(40, ge=1)
     repetition_penalty: float = Field(1.0, gt=0)
     hold_form: bool = True
