@@ -169,7 +169,7 @@ def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[st
 def _case(
     plain: Any, artifacts: Mapping[str, Image.Image | None], data: bytes, task: Task
 ) -> tuple[TestCase | None, str]:
-    """Return the test case in the file and "", or None and the reason. A run can be restored without its test case."""
+    """Return the test case in the file and "". If it cannot be restored, return None and the reason."""
     image = _decoded(data).convert("RGB")
     if image_sha(image) != plain["sha256"]:
         return None, "The picture was changed after it was saved, so the run was restored without it."

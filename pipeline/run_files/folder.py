@@ -117,7 +117,7 @@ class RepeatStore(MemoryStore):
         folder: Path,
         compared: Callable[[Path, bool], None],
     ) -> None:
-        """`compared` is called with each new file, and True if it has the same pixels as the recorded image."""
+        """`compared` is called for each new file with its path, and with True if its pixels equal the recorded ones."""
         super().__init__(source, record.run.values, named_mask(mask, record))
         self._run, self._picture, self._folder = record, mask, folder
         self._images: dict[tuple[CounterfactualCaption, int], RunImageFiles] = {

@@ -45,8 +45,8 @@ def xmp(method: str, made_by: str = "DILLEMA Studio") -> str:
 
 
 def digital_source_type(method: str) -> str:
-    """Return IPTC's term for the origin of an image: `trainedAlgorithmicMedia` if the method draws every pixel, so that
-    no part may be taken for a photograph, else `compositeWithTrainedAlgorithmicMedia`, which claims less.
+    """Return IPTC's term for the origin of an image. It is `trainedAlgorithmicMedia` if the method draws every pixel.
+    Otherwise it is `compositeWithTrainedAlgorithmicMedia`, as the image may contain parts of a photograph.
     """
     return _SOURCE_TYPES + (
         "trainedAlgorithmicMedia" if method_of(method).draws_whole else "compositeWithTrainedAlgorithmicMedia"

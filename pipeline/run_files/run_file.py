@@ -76,7 +76,7 @@ class RunFile:
     mask_sha256: str = ""
     """Hash of the pixels of the mask in `MASK` (`image_sha`); "" for a run without a mask."""
     failures: tuple[Failure, ...] = ()
-    """Failed images, even if they could be made later with another seed."""
+    """Stages and images with a failed try, even if a later try with another seed succeeded."""
 
     @property
     def recipe(self) -> Recipe:
@@ -158,7 +158,7 @@ def save_image(case: TestCase, path: Path, contents: RunFile, source: Image.Imag
 def save_case(
     case: TestCase, folder: Path, number: int, contents: RunFile, source: Image.Image, mask: Image.Image | None
 ) -> RunImageFiles:
-    """Save a test case as number `number` of the folder: its image, its artifacts, and the mask at their size."""
+    """Save a test case as number `number` of the folder: its image, its artifacts, and the mask at the image's size."""
     stem = f"image-{number:03d}"
     artifact_files, mask_file = {name: f"{stem}-{_slug(name)}.png" for name in case.artifacts}, ""
     for name, image in case.artifacts.items():
