@@ -41,8 +41,8 @@ Reader = Callable[[str], tuple[KeywordAlternatives, ...]]
 def run(inputs: StageInputs) -> StageValue[Alternatives]:
     """Return an entry for every used keyword, each with at most `settings.per_keyword` alternatives. If
     `inputs.early_reply` has alternatives for some keywords, the model is asked only about the others, and the trace
-    notes that. An alternative that drops or adds a protected word, or whose similarity to its keyword or to what the
-    task protects reaches `settings.too_close`, is kept but not used. A reply that leaves a keyword without an
+    notes that. An alternative is kept but not used if it drops or adds a protected word, or if it is too close
+    (`settings.too_close`) to its keyword or to what the task protects. A reply that leaves a keyword without a usable
     alternative is asked for again. Raises UserError if no keyword is used, or if a used one is not in the caption, is
     protected or occurs twice. Raises UnreadableReply if every attempt fails, and Cancelled between two replies.
     """

@@ -129,8 +129,8 @@ def ask_all(
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V] | NoAnswer]:
     """Return the answer to each inquiry (see `ask`), or its NoAnswer. A model that takes several requests gets all of
-    them together; those without a good reply are then sent again. After CannotLoad, which would repeat, nothing is sent
-    again. `on_done` is called with the number of finished inquiries, beginning with 0. Raises Cancelled.
+    them together. Inquiries without a good reply are then sent again, except after CannotLoad, which would occur again.
+    `on_done` is called with the number of finished inquiries, beginning with 0. Raises Cancelled.
     """
     every = [_Attempts(what, prompt, inquiry, settings) for inquiry in inquiries]
     if not isinstance(language_model, BatchLanguageModel):

@@ -1,7 +1,7 @@
 """Descriptions of new backgrounds, each from an instruction, a place and a time. None of them may name the subject.
 
-The language model words them, or the filled-in prompt is the description itself. Pictures of a person's own folder may
-also replace them. A description has the type of a counterfactual caption and shares its card, approval and batches.
+Either the language model writes the description, or the filled-in prompt is the description. A person's own pictures
+may replace descriptions. A description has the type, card, approval and batches of a counterfactual caption.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ NAMED = 3
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Return at most `settings.captions` descriptions of places and times, chosen by the seed. `settings.bank` limits
-    the choice to that many descriptions, the same for all sources; with 0, description k takes `derive_seed(seed, k)`
-    and the seeds after it. A description that names the label or a word to avoid is asked for again, and at last kept
-    but not used. Raises UserError for an empty list or folder, UnreadableReply and Cancelled.
+    """Return at most `settings.captions` descriptions of places and times, chosen by the seed. If `settings.bank` is
+    not 0, the descriptions come from a bank of that size, which all sources share. Otherwise description k takes
+    `derive_seed(seed, k)` and the seeds after it. A description that names the label or a word to avoid is asked for
+    again. If all attempts do so, one is kept but not used. Raises UserError for an empty list or folder,
+    UnreadableReply and Cancelled.
     """
     settings: BackgroundsSettings = inputs.settings
     task, prompt, start = inputs.task, inputs.prompt, time.monotonic()

@@ -1,4 +1,4 @@
-"""Declares text stages, with all that page, command line, storage and driver need to know, and their inputs."""
+"""Types for text stages: their inputs, and all facts that the page, command line, storage and driver need."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StageInputs:
     others: Mapping[str, Prompt] = field(default_factory=dict)
     """The stage's further prompts by name, if the prompt set has them."""
     next: Values = field(default_factory=dict)
-    """Settings of the later stages that this request may also answer (see `Stage.asks_ahead`), by stage."""
+    """Settings of later stages, by stage. One request may also answer these stages (see `Stage.asks_ahead`)."""
     early_reply: EarlyReply | None = None
     """Reply to an earlier stage that also answers this one. It is checked like any reply."""
 

@@ -15,7 +15,7 @@ from pipeline.replies import is_refusal, read_reply, whole_letters
 from pipeline.stages.base import Stage, StageInputs
 
 AGAIN_TEMPERATURES = (0.8, 1.0, 1.2, 1.4)
-"""Temperatures for further captions if the settings have 0, which repeats the first. Higher ones give nonsense."""
+"""Temperatures for further captions, as temperature 0 would repeat the first caption. Higher ones give nonsense."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class _Said:
 
 
 def run(inputs: StageInputs) -> StageValue[Caption]:
-    """Caption the source. To replace an earlier caption, sample with further seeds until a caption has other words and
-    fails no more checks than the earlier one. If there is none, keep the earlier caption if it was sampled again,
-    otherwise take the first new one. Raises UnreadableReply if there is no caption, and Cancelled between two tries.
+    """Caption the source. If there is an earlier caption, sample with further seeds until a caption has other words and
+    fails no more checks than the earlier one. If no sample does, return one with the earlier words, or else the first
+    sample. Raises UnreadableReply if there is no caption, and Cancelled between two tries.
     """
     settings: CaptionSettings = inputs.settings
     task, captioner = inputs.task, inputs.models.captioner

@@ -47,19 +47,21 @@ from pipeline.stages.parsing import Unreadable, read_caption
 from pipeline.stages.reply_schema import caption_schema, edit_text
 
 _LOOKED_AT = 20_000
-"""Maximum number of combinations from which random ones are drawn: the first ones in order."""
+"""Maximum number of combinations to draw from at random. Combinations that are listed later are never drawn."""
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Write counterfactual captions, one request each. `choose_edits` chooses their edits, or the model does, asked
-    with `EDITS_PROMPT` and `seed`; the trace notes if it makes no choice. A caption that misses an edit or loses a
-    protected word is asked for again, and at last kept but not used. A caption that the model refused to write is
-    empty, with the reason in a check; the next run asks for such captions alone. Caption k takes `derive_seed(seed, k)`
-    and the seeds after it. Captions with the same words are merged. `inputs.early_reply` has edits and captions that
-    the model already wrote. If edits are "spread", "at random" or chosen by the model, those edits come first. Early
-    captions are used if they pass the checks; the others are asked for, and the trace notes that. Raises UserError if
-    no alternative is used, or if a used one changes nothing or its keyword does not fit the caption. Raises the first
-    error if no caption could be written, and Cancelled between two replies.
+    """Write counterfactual captions, one request each. Edits are chosen by `choose_edits`, or by the model, which is
+    asked with `EDITS_PROMPT` and `seed`. The trace notes if the model makes no choice. Caption k takes
+    `derive_seed(seed, k)` and the seeds after it. Captions with the same words are merged. A caption that misses an
+    edit or loses a protected word is asked for again. If all attempts do so, the best is kept but not used. If no reply
+    can be used, the caption is empty, with the reason in a check. The next run asks only for the empty captions.
+
+    `inputs.early_reply` has edits and captions that the model already wrote. If edits are "spread", "at random" or
+    chosen by the model, the early edits come first. Early captions that pass the checks are used. The model is asked
+    for the others, and the trace notes that. Raises UserError if no alternative is used, or if a used one changes
+    nothing or its keyword does not fit the caption. Raises a request's error if no caption could be written, and
+    Cancelled.
     """
     caption: Caption = inputs.values["caption"]
     alternatives: Alternatives = inputs.values["alternatives"]
@@ -130,14 +132,14 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
 
 
 def _written_before(before: CounterfactualCaptions | None) -> dict[int, CounterfactualCaption]:
-    """Return the captions of the last try that are not empty, by index. Return {} if none is empty."""
+    """Return the last try's captions that have text, by index. Return {} if no caption's text is missing."""
     items = before.items if before is not None else ()
     written = {number: item for number, item in enumerate(items) if tokens(item.text)}
     return written if len(written) < len(items) else {}
 
 
 def _draft(edits: tuple[Edit, ...], answer: Answer[str] | NoAnswer) -> CounterfactualCaption:
-    """Return the caption of an answer, or an empty one with the reason."""
+    """Return the caption of an answer. Without an answer, it is empty, and a check gives the reason."""
     if isinstance(answer, Answer):
         return CounterfactualCaption(answer.value, edits)
     words = and_list(f"“{edit.keyword}” → “{edit.alternative}”" for edit in edits)
@@ -166,8 +168,8 @@ def _taken(inquiry: Inquiry[str], early: EarlyReply, text: str) -> Answer[str] |
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
-    """Merge captions with the same words into one at the place of the first, ticked if any was. The merged caption has
-    all their edits that show in its text, or the edits of the first if none does. Empty captions are not merged.
+    """Merge captions with the same words into one, at the place of the first. It is ticked if any of them was. It has
+    all their edits that show in its text, or the first caption's edits if no edit shows. Empty captions are not merged.
     """
     groups: dict[Hashable, list[CounterfactualCaption]] = {}
     for item in value.items:
@@ -185,8 +187,8 @@ def choose_edits(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings, seed: int
 ) -> tuple[tuple[Edit, ...], ...]:
     """Choose the edits of each counterfactual caption as `settings.combinations` says. No two captions have the same
-    edits. A person's combinations are used if all their edits still exist. If there are none, or the model makes no
-    choice, edits are spread evenly. Raises UserError for more than `MOST_COMBINATIONS`.
+    edits. A person's combination is used if all its edits still exist. Edits are spread evenly if no such combination
+    is left, or if the model makes no choice. Raises UserError if "all" gives more than `MOST_COMBINATIONS`.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if settings.combinations == "chosen":

@@ -2,11 +2,11 @@
 of two together. Pure.
 
 An edit type is a factor. The unchanged words are its first level, and each edit of this type is a further level. If a
-source has enough captions, they hold all combinations. Otherwise they are the fraction that tells main effects and
-interactions of two factors apart best: the one whose information matrix has the largest determinant (D-optimality),
-found by exchange (Fedorov 1972, Theory of Optimal Experiments). With fewer captions than effects, the matrix gets a
-small prior (DuMouchel and Jones 1994, Technometrics 36), and the seed decides among equal fractions. Sources of other
-seeds get other fractions, so all sources together tell the effects apart.
+source has enough captions, they hold all combinations. Otherwise they hold the combinations that best tell main effects
+and interactions of two factors apart. The information matrix of these combinations has the largest determinant
+(D-optimality). They are found by exchange (Fedorov 1972, Theory of Optimal Experiments). A small prior in the matrix
+allows fewer captions than effects (DuMouchel and Jones 1994, Technometrics 36). The seed decides among equally good
+choices. Sources with other seeds get other combinations, so all sources together tell the effects apart.
 
 The combination without an edit is part of each experiment but never of the result: the control set draws it.
 """
@@ -26,13 +26,13 @@ from core.types import Edit
 _PRIOR = 1e-3
 """Prior information on each effect. It is small compared with one caption, which adds 1."""
 _PASSES = 10
-"""Maximum number of passes of exchanges over a fraction."""
+"""Maximum number of passes. A pass exchanges each chosen combination for a better one, if there is one."""
 
 
 def factorial(pools: Sequence[Sequence[Edit]], captions: int, seed: int) -> tuple[tuple[Edit, ...], ...]:
     """Return the edits of at most `captions` captions, no two alike, those with the fewest edits first. Each edit type
-    is a factor, and a caption has at most one edit of it. `pools` has the edits by keyword in caption order. A factor
-    has as many alternatives as the captions can tell apart, at least one. The seed decides which.
+    is a factor, and a caption has at most one edit of it. `pools` has the edits by keyword in caption order. If effects
+    outnumber captions, `seed` chooses edits to leave out, but each factor keeps at least one.
     """
     chance = random.Random(seed)
     factors = _factors(pools, captions, chance)

@@ -14,7 +14,7 @@ from core.words import tokens
 from pipeline.checks.texts import require, task_checks
 
 FORGOTTEN_TRIES = 5
-"""Number of later seeds checked for an existing image: failed tries, which shift the seed, may be unrecorded."""
+"""Number of further seeds to search for an existing image: an unrecorded failure may have moved it to a later seed."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PlannedImage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The images that are drawn once a person approves."""
+    """The images that are drawn as soon as a person approves."""
 
     images: tuple[PlannedImage, ...]
     captions: int
@@ -75,8 +75,8 @@ def plan(
 
 
 def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) -> int:
-    """Return the seed of image `number` of the caption at index `place` (unused ones count). Fixed seeds count up from
-    the first image of each caption, to compare captions on the same noise. Others derive from the run's `seed`.
+    """Return the seed of image `number` of the caption at index `place` among all captions. Fixed seeds depend only on
+    `number`, so that captions can be compared on the same noise. Other seeds derive from the run's `seed`.
     """
     if settings.seed_mode == "fixed":
         return (settings.seed + number) & LARGEST  # begins again at 0 after the largest seed

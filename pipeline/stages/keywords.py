@@ -1,5 +1,5 @@
 """Stage 2, caption to keywords: elements of the caption that may change without changing the ground truth. One request
-may cover the next two stages too, which check their parts of the reply like any other.
+may cover the next two stages too. Each stage checks its part of the reply like a reply of its own.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ TOGETHER_PROMPT = PromptSlot(
 
 def run(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
     """Return the keywords in caption order, used if the settings tick their edit type. Words that are not in the
-    caption or that the task protects are left out. A reply in which no word remains is unreadable. A reply without a
-    keyword of a ticked type is asked for again. If all attempts lack one, no keyword is used. Raises UserError for an
-    empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
+    caption or that the task protects are left out. A reply in which no word remains is unreadable. If no keyword of a
+    reply has a ticked type, the model is asked again. If this holds for all attempts, no keyword is used. Raises
+    UserError for an empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
     """
     require(task_checks(inputs.task))
     require(caption_checks(inputs.values["caption"].text, inputs.task)[:1])
@@ -74,9 +74,9 @@ def _ask_alone(inputs: StageInputs) -> StageValue[Keywords]:
 
 
 def _ask_together(inputs: StageInputs, prompt: Prompt) -> StageMade:
-    """Return keywords from a request that also asks for alternatives and captions. Their parts of the reply are passed
-    on: texts by keyword, and edits and text of each caption. The reply may be as long as all that it replaces, at most
-    `LONGEST_REPLY` tokens.
+    """Return keywords from a request that also asks for alternatives and captions. The later stages get their parts of
+    the reply: alternatives by keyword, and the edits and the text of each caption. The maximum length of the reply is
+    the sum of the separate replies' maxima, but at most `LONGEST_REPLY` tokens.
     """
     caption, task, language_model = inputs.values["caption"], inputs.task, inputs.models.language
     settings: KeywordSettings = inputs.settings
@@ -140,7 +140,7 @@ def _noted(trace: Trace, settings: KeywordSettings) -> Trace:
 
 
 def if_forced(forced: bool) -> list[str]:
-    """Return ["forced"] to add to a value's key for a forced keyword, else [], so that other keys stay valid."""
+    """Return what a keyword adds to its value's key: ["forced"] if it is forced, else [], which changes no key."""
     return ["forced"] if forced else []
 
 
