@@ -42,10 +42,10 @@ Typed = tuple[EditType, CounterfactualCaption]
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Return counterfactual captions with one edit each, from `settings.per_type` requests for each edit type. One that
-    fails a check is asked for again, and at last kept with its checks but not used. Equal captions are kept once.
-    Caption k takes `derive_seed(seed, k)` and the seeds after it. The trace counts kept and rejected captions, and
-    requests without an answer. Raises the first error if no request has an answer, and Cancelled between two replies.
+    """Return counterfactual captions with one edit each, from `settings.per_type` requests for each edit type. If the
+    caption in a reply fails a check, its request is sent again. If every attempt fails, the caption with the fewest
+    failed checks is returned with `used` False. Captions with the same words are returned once. Request k takes
+    `derive_seed(seed, k)` and the seeds after it. Raises UserError if no request has an answer, and Cancelled.
     """
     caption: Caption = inputs.values["caption"]
     settings: PerturbationSettings = inputs.settings

@@ -87,8 +87,8 @@ def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema
 
 
 def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
-    """Return the schema of a reply for all three stages, with at most `count` alternatives for a keyword, `captions`
-    captions, and `at_once` edits of each. It has no form in lines. None if no word of the caption may change.
+    """Return the schema of one reply with keywords, at most `count` alternatives a keyword, `captions` new captions and
+    `at_once` edits a caption. The reply can only be JSON, not lines. None if no word of the caption may change.
     """
     keywords_alone = keywords_schema(caption, task)
     if keywords_alone is None:
@@ -135,9 +135,9 @@ def as_lines(reply: str, schema: Schema | None) -> str:
 
 
 def grammar(schema: Schema) -> str | None:
-    """Return a grammar of a schema's lines, in llguidance's dialect of Lark, or None for a schema without lines. A text
-    may not begin with a remark about itself, nor a list with its own name. Later items may equal that name: stages drop
-    such items, but a model that could not write them would invent words.
+    """Return a grammar of the reply in lines, in llguidance's dialect of Lark. None if the reply can only be JSON. A
+    reply of one text may not begin with a remark about itself. The first item of a list may not begin with the list's
+    name. Later items may: stages drop them, while a model that may not write them would invent words.
     """
     parts = _parts(schema)
     if parts is None:
@@ -177,7 +177,7 @@ def object_schema(properties: Mapping[str, Any]) -> Schema:
 
 
 def _parts(schema: Schema | None) -> dict[str, Any] | None:
-    """Return the properties of a schema that has a form in lines, or None."""
+    """Return the properties of a schema if its replies can be written in lines, else None."""
     if schema is None or schema.get("type") != "object" or not schema.get("properties"):
         return None
     parts: dict[str, Any] = schema["properties"]

@@ -23,7 +23,7 @@ from pipeline.subject_mask import LARGE, take, tidied
 NO_FINDER = "This profile has no model that finds things by a word."
 NO_SUBJECT = "No subject is marked: paint it over the picture, draw a box around it, or press points on it."
 MARGIN = 0.1
-"""Margin around a box in which a model also looks, as a share of the box's sides."""
+"""Width of the margin around a box, as a share of the box's sides. A model sees the box and this margin."""
 
 
 def phrases_of(task: Task, settings: SubjectSettings) -> tuple[str, ...]:
