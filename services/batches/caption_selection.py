@@ -67,7 +67,7 @@ class SharingReport:
     most_of_a_word: int | None
     """Maximum number of captions that may contain the same new word; None if the plan sets no limit."""
     least_share_of_a_word: float | None
-    """Lowest word limit that might keep all captions, as a share of them (0 to 1); None if the limit removed none."""
+    """Lowest word limit (a share of all captions, 0 to 1) that might keep them all. None if no limit removed any."""
     left_out: Mapping[LeftOut, int]
     """Number of captions not drawn, by reason."""
 
@@ -220,9 +220,9 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the word limit (captions per word) of the first try; None if the plan sets no limit.
+        """Return the word limit of the first try, as a number of captions; None if the plan sets no limit.
 
-        It is the highest limit that may keep to the plan's share. Later tries have lower limits.
+        It is the highest limit that can be within the plan's share of the chosen captions. Later tries use lower ones.
         """
         if self.limit_share is None:
             return None
@@ -236,7 +236,7 @@ class _CaptionSelection:
         return low
 
     def _least_share(self) -> float | None:
-        """Return the lowest word limit that might keep all captions, as a share of them; None if there are none."""
+        """Return the lowest word limit (a share of all captions) that might keep them all. None without captions."""
         if not self.wanted:
             return None
         limits = range(1, self.wanted + 1)
@@ -273,8 +273,8 @@ class _CaptionSelection:
         return None if best is None else best[2]
 
     def _reached(self, weights: _Weights) -> float:
-        """Return how well edit types are served: the chosen captions of a type divided by its wished share, averaged
-        over types by `weights`. Without wished shares, each counts as 1.
+        """Return how well edit types are served. A type's value is its number of chosen captions, divided by its wished
+        share (or by 1 if the plan sets no shares). The result is the mean over types, weighted by `weights`.
         """
         shares = self.wished or [1.0] * len(EDIT_TYPES)
         return sum(weight * self.by_type[one] / shares[one] for one, weight in weights)

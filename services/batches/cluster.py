@@ -251,5 +251,5 @@ def _connected(workers: int | None, address: str) -> Any:
             signal.signal(signal.SIGTERM, handler)
     if not address and ray.util.get_node_ip_address() != "127.0.0.1":
         ray.shutdown()
-        raise UserError("This program used a cluster before, so Ray would now listen on the network: start it again.")
+        raise UserError("Ray would listen on the network, as this program used a cluster before: restart the program.")
     return ray

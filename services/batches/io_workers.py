@@ -142,8 +142,8 @@ class HelperDied(Exception):
 
 
 class IoWorkers:
-    """Does the work of `FileWork` in threads of this process. If the order has helpers, they do it in processes of
-    their own, which end with this one. If a helper dies, its calls raise HelperDied.
+    """Does the work of `FileWork` in threads of this process, or in `order.helpers` helper processes if this number is
+    above 0. Helpers end with this process. If a helper dies, waiting for its results raises HelperDied.
     """
 
     def __init__(self, order: Order, files: FileWork) -> None:

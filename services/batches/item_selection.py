@@ -29,9 +29,9 @@ def rank_of(seed: int, key: str) -> int:
 class ItemSelection(Iterator[Item]):
     """Iterates over the items that a plan takes, in their original order. Reads `items` once.
 
-    Only items with the plan's classes, attributes and keys are taken. Of these, the plan can take a random share, then
-    a random number of each class, then a random number in all. If it limits a number, the selected items stay in memory
-    until all items have been read.
+    Only items with the plan's classes, attributes and keys are taken. Of these, the plan may take a share, then at most
+    a fixed number of each class, then at most a fixed number in all. The items are chosen at random. If a number is
+    limited, the selected items stay in memory until all items have been read.
     """
 
     def __init__(self, items: Iterable[Item], choose: ChoosePart) -> None:
@@ -82,8 +82,8 @@ class ItemSelection(Iterator[Item]):
             yield item
 
     def _of_lowest_ranks(self, fitting: Iterable[tuple[int, Item]]) -> list[tuple[int, int, Item]]:
-        """Return the items with the lowest ranks: as many of each class as the plan takes, or else as many in all. Each
-        is a tuple (negative rank, position in `fitting`, item).
+        """Return the items with the lowest ranks, each as a tuple (negative rank, position in `fitting`, item). If the
+        plan sets `a_class`, return this number of items of each class. Otherwise return `number` items in all.
         """
         a_class = self._choose.a_class
         most = a_class or self._choose.number or 0

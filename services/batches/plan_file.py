@@ -168,7 +168,7 @@ class MakePart(_Part):
     """Settings for making test cases."""
 
     profile: str = Field(min_length=1)
-    """Name of a profile, or absolute path of a user's .toml file. A plan's file may give it relative to its folder."""
+    """Name of a profile, or absolute path of a .toml file. In a plan's file, it may be relative to that file."""
     recipe: str = DEFAULT_RECIPE
     settings: Annotated[dict[str, Any], AfterValidator(_scalars)] = Field(default_factory=dict)
     """Settings that differ from the profile's, by names such as "generation.steps"."""
@@ -214,7 +214,7 @@ class RunPart(_Part):
 
 
 class BatchPlan(_Part):
-    """A complete plan. Its paths are absolute, and `choose.keys` has the keys themselves."""
+    """A complete plan. Its paths are absolute. `choose.keys` has the keys, even if the plan's file names a key file."""
 
     name: str = Field("", max_length=LONGEST_NAME)
     """Title for people. `read_plan` uses the file's name if the plan has none."""
@@ -363,7 +363,7 @@ def settings_of(plan: BatchPlan) -> Settings:
     limit = next((f"edits.{name}" for name, value in limits.items() if value is not None), "")
     if limit and written is not None and settings.counterfactuals.combinations == "factorial":
         raise UserError(
-            f"{limit} would leave out combinations of the factorial experiment: take it out, and set "
+            f"{limit} would leave out combinations of the factorial experiment: remove this limit, and set "
             "counterfactuals.captions under make.settings instead.",
             field=limit,
         )
@@ -409,7 +409,7 @@ def plans_of_methods(plan: BatchPlan, methods: Sequence[str]) -> tuple[tuple[Bat
 
 
 def _method_of(name: str) -> tuple[Recipe, str]:
-    """Split a method such as "dillema:inverted" into recipe and start of drawing, "" for the profile's start."""
+    """Split a method such as "dillema:inverted" into recipe and start of drawing. The start is "" if it is missing."""
     recipe_name, _, start = name.partition(":")
     recipe, starts = _recipe(recipe_name, "methods"), get_args(Start)
     if start and start not in starts:

@@ -51,7 +51,7 @@ _Shapes = defaultdict[Hashable, list[_Image]]
 
 
 def _in_lots(shapes: Mapping[Hashable, list[_Image]], first: int, at_once: int) -> tuple[list[_Image], int]:
-    """Put images of equal shape into lots of `at_once`, numbered from `first`. Return them and the next number."""
+    """Put images of equal shape into lots of `at_once`, from lot `first` on. Return the images and the next number."""
     lot, work = first, list[_Image]()
     for same in shapes.values():
         for at, one in enumerate(same):

@@ -27,7 +27,7 @@ ENDS_WITHIN = 5.0
 LOOK_EVERY = 0.5
 """Seconds between two checks for a stop request."""
 MOST_DEATHS_AT_START = 3
-"""Number of worker deaths in a row, divided by the number of workers, at which the pool stops."""
+"""Worker deaths in a row, per worker of a pool, at which the pool stops: a pool of 2 workers stops at 6 deaths."""
 log = logging.getLogger(__name__)
 
 
@@ -110,7 +110,7 @@ class Slot:
 
     @property
     def is_busy(self) -> bool:
-        """Return True until the worker is ready, and while it has lots."""
+        """Return True until the worker is ready, and whenever it has a `Lot` to do."""
         return bool(self.lots) or not self.process
 
 

@@ -219,8 +219,8 @@ class BatchRuns:
         """Queue a plan: choose items of a data set on this machine, and record them as the sources of a batch. Raises
         UserError for an unusable plan, or a forbidden path in a script's plan.
 
-        Return the progress, with the batch's number as its result; `planning` shows it too. If a batch of this plan
-        exists, its number is the result. If this plan is being worked on, that work continues.
+        Return the progress, which `planning` shows too. The `result` of the finished work is the batch's number. If the
+        plan has a batch already, no other is made. If this plan is being worked on, that work continues.
         """
         if isinstance(sent, PlanByScript):
             self._data_roots.require_text(sent.plan)
@@ -327,7 +327,7 @@ class BatchRuns:
 
 
 def _read(text: str) -> BatchPlan:
-    """Parse a plan's text. Raises UserError if it is invalid or has a relative path: a text lies in no folder."""
+    """Parse a plan's text. Raises UserError if the plan is invalid, or if one of its paths is not absolute."""
     for name, path in named_paths(text).items():
         if not Path(path).is_absolute():
             advice = "write an absolute path on the studio's machine, such as “/data/imagenet”"

@@ -163,8 +163,8 @@ class BatchStatus:
 
     @property
     def cost_of_valid(self) -> float | None:
-        """Return the cost so far per valid test case. The number of these is that of accepted images, times
-        `share_valid` if studies judged some. None if the cost is unknown or no test case is valid.
+        """Return the cost so far per valid test case. Accepted images times `share_valid` count as valid, or all of
+        these images if studies judged none. None if the cost is unknown or no test case is valid.
         """
         valid = self.accepted * (1.0 if self.share_valid is None else self.share_valid)
         return None if self.cost is None or not valid else self.cost / valid

@@ -67,7 +67,7 @@ class Worker:
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
         """Do a `Lot`, and return the result of each piece of work. Each result's `seconds` are its share of the lot's
-        time. With helpers, only the time with the models counts, since another lot can use them the rest of the time.
+        time. With helpers, only the time at the models counts: in the remaining time, another lot can use the models.
 
         Raises UserError for a problem that every lot would meet, such as a full disk or a model that cannot be loaded,
         and HelperDied if one of its helpers died. Then this worker can do no more work.

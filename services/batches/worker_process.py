@@ -94,7 +94,7 @@ def start_worker(order: Order, make: MakeRunner) -> tuple[SpawnProcess, Connecti
 
 
 def serve(connection: Connection) -> None:
-    """Receive an `Order`, then do each `Lot` that comes through the connection until it ends."""
+    """Receive an `Order` through the connection. Then do each `Lot` that follows, until the connection ends."""
     gc.disable()  # scanning a million objects while models are loaded would take a fifth of the time
     end_with_parent()
     tqdm.set_lock(threading.RLock())  # the default lock is shared by processes, and stays behind if this one is killed
