@@ -21,7 +21,7 @@ class Changes:
 
     @property
     def count(self) -> int:
-        """Return the number of the latest change, 0 before the first. Each change has another number."""
+        """Return the number of the latest change; 0 before the first. No two changes have the same number."""
         return self._last
 
 

@@ -82,7 +82,7 @@ class RunCommand(Command, keeps=True):
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """Return the stage that a command's fields name, even if they are invalid; "" for the whole run."""
+        """Return the stage that a command affects, read from its fields, which may be invalid. "" for the whole run."""
         return cls.stage_of_command or str(data.get("stage") or "")
 
 
@@ -120,8 +120,8 @@ def command_of(function: Callable[..., Any], base: type[C], *passed: str, **clas
 
 
 def _checked_last(hint: Any) -> Any:
-    """Return the type with its BeforeValidators last. Pydantic runs these before the bounds, so that a bound counts the
-    entries of a list, not the letters of the typed text.
+    """Return the type with its BeforeValidators at the end of its metadata. There, they run before the bounds are
+    checked. So a bound counts the entries of the parsed list, not the letters of the typed text.
     """
     if get_origin(hint) is not Annotated:
         return hint
@@ -130,10 +130,10 @@ def _checked_last(hint: Any) -> Any:
 
 
 def does(name: str, base: type[Command] = Command, **class_values: str | bool) -> Callable[[Method], Method]:
-    """Mark a method as the command `name`: its parameters become fields, its docstring up to "Raises" the description.
-    A method that needs fields of `base` has parameters of the same names. A parameter `sent` receives the whole
-    command, of the type `base`. `class_values` set attributes of the command's class: `looks`, `keeps`,
-    `stage_of_command`.
+    """Mark a method as the command `name`. The method's parameters become the command's fields. The method's docstring,
+    up to "Raises", becomes the command's description. A method that needs fields of `base` has parameters of the same
+    names. A parameter `sent` receives the whole command, of the type `base`. `class_values` set attributes of the
+    command's class: `looks`, `keeps`, `stage_of_command`.
     """
 
     def mark(method: Method) -> Method:

@@ -27,7 +27,7 @@ Ids = Annotated[tuple[Id, ...], BeforeValidator(parts_of)]
 """Several ids: a list of numbers, or one text with commas between them."""
 CaseId = Annotated[Id, Field(description="The test case")]
 After = Annotated[Id, Field(description="The “next” of the page before")]
-"""Value of `next` from the page before, after which a page of a list begins; 0 for the first page."""
+"""Value of `next` in the previous page of a list: the requested page continues from there. 0 for the first page."""
 Tab = Annotated[str, Field(max_length=40, description="A name that the sending page chose for itself")]
 
 PlainSettings = Mapping[str, Any]
