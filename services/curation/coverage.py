@@ -138,7 +138,7 @@ def gaps(table: CoverageTable) -> tuple[Gap, ...]:
 
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:
-    """Return the rows sorted by `figures`, a number by row value. Ties keep their order; rows without one come last."""
+    """Return the rows sorted by `figures`, which maps a row's value to a number. Rows without a number come last."""
     with_figure = [head for head in table.lines if figures.get(head.value) is not None]
     rest: Sequence[Head] = [head for head in table.lines if figures.get(head.value) is None]
     return (*sorted(with_figure, key=lambda head: figures[head.value] or 0.0, reverse=falling), *rest)

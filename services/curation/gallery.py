@@ -36,7 +36,7 @@ PAGE = 60
 """Default number of images in a page."""
 MOST_IN_PAGE = 200
 MOST_HELD = 64
-"""Maximum number of views kept by `hold`. With a million images, each takes 0.1 MB of memory, 0.9 MB in some orders."""
+"""Maximum number of views kept by `hold`. Each takes at least 0.1 MB of memory for a million images."""
 MOST_LISTED = 16
 """Maximum number of cached views with a search, near-duplicates or a map region. A cached view pages faster."""
 LARGEST_PICTURE = 1024
@@ -52,7 +52,7 @@ class Totals:
     checks: Mapping[str, Mapping[str, int]]
     """Number of images by check and outcome."""
     models: Mapping[str, Mapping[str, int]]
-    """Number of images by model under test and by what it made of them, such as "right" or "newly wrong"."""
+    """Number of images by model under test, then by how its answer turned out, such as "right" or "newly wrong"."""
     histograms: Mapping[str, tuple[Bar, ...]]
     """Histogram of the figures of each requested check. It ignores the view's own limits on that check."""
     scores: ScoreCounts | None = None
@@ -177,7 +177,7 @@ class Gallery:
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
 
     def count(self, view: View, held_name: str = "") -> Count:
-        """Count the images of a view, or those that `hold` fixed under `held_name`."""
+        """Count the images of a view, or the images fixed as `held_name`, which is a name from `hold`."""
         known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return Count(len(known.entries))
@@ -215,7 +215,7 @@ class Gallery:
         )
 
     def ids(self, view: View, held_name: str = "") -> tuple[int, ...]:
-        """Return the ids of all images of a view; with `held_name`, of the fixed images that still match the filter."""
+        """Return the ids of a view's images, or of the images fixed as `held_name` that still match the filter."""
         catalogue, held_images = self._workspace.catalogue, self._held.get(held_name)
         known = held_images or self._known(view)
         if known is None:

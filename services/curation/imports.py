@@ -109,9 +109,9 @@ class ImportService:
         test_set: str | None = None,
     ) -> ImportState:
         """Begin to import an uploaded zip or tar in the background; `state` returns the progress. `file_name` is the
-        name that the user's file had. The file is moved, and deleted when the import ends. With `test_set`, the images
-        also go into the draft of this test set; "" uses the set's name in the upload. The other parameters are as in
-        `bring_in`. Raises UserError for an invalid field, or if another import runs or the file cannot be moved.
+        name that the user's file had. The file is moved, and deleted when the import ends. With a `test_set`, the
+        images also go into the draft of this set; "" stands for the set named in the upload. Other parameters are as in
+        `bring_in`. Raises UserError for an invalid field, if another import runs, or if the file cannot be moved.
         """
         shown = whole(" ".join(name.split()) or Path(file_name).stem)[:LONGEST_NAME] or "upload"
         with self._lock:

@@ -68,7 +68,7 @@ class Layout:
 
     entries: Numbers
     places: Floats
-    """Shape (entries, 2): x to the right and y down, each from 0 to 1; x from 2 to 3 for UMAP."""
+    """Shape (entries, 2): x to the right, y down. x is 0 to 1 on the PCA map, 2 to 3 on the UMAP map. y is 0 to 1."""
 
 
 @dataclass(frozen=True)

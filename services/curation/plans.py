@@ -72,7 +72,7 @@ class PlannedSource:
     run: str
     """Id of the latest run of the source. The new run begins with a copy of its values."""
     name: str
-    """Name of that latest run."""
+    """Name of the run with the id `run`."""
     source_sha: str
     images: int
     """Number of the source's images in the cell."""
@@ -86,7 +86,7 @@ class CellPlan:
 
     sources: tuple[PlannedSource, ...]
     available: int
-    """Number of usable source images, including `sources`; an upper bound for weather and time of day."""
+    """Number of usable source images, including `sources`. It can be too high: not every source image was checked."""
     captions: int | None
     """Maximum number of captions of all new runs together; None if the settings of a run do not limit them."""
     images: int | None
@@ -270,7 +270,7 @@ def _alternatives(command: CellCommand) -> dict[EditType, str]:
 
 
 def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:
-    """Return the settings of a run that makes only `edits`. If they have words, one caption makes all of them.
+    """Return the settings of a run that makes only `edits`. If `edits` name the new words, one caption has all edits.
 
     The run's seeds are random: consecutive seeds would draw the images of an earlier run of this source again.
     """

@@ -85,7 +85,7 @@ class View:
     region: tuple[tuple[float, float], ...] = ()
     """Corners of a region of the map. Only images inside are selected; () for no region."""
     colours: ShownColours | None = None
-    """Colours that select images in the region; None to select all of them."""
+    """Colours that select images in the region; None to select all images in the region."""
 
     @property
     def ranked(self) -> bool:
@@ -166,8 +166,8 @@ class View:
 
 def filter_of(query: Any) -> Any:
     """Return the filter given as the query part of an address, or as a mapping of names to a value or a list of values.
-    An order in it is ignored, so that an address of the gallery can be used unchanged. Return any other value
-    unchanged.
+    A sort order in the query is ignored, so that any address of the gallery can be used as a filter. Return a `query`
+    of another type unchanged.
 
     Raises UserError if a part is invalid, or selects by similarity or a map region, which filters cannot do.
     """
@@ -209,8 +209,8 @@ def list_address(entries: Sequence[int]) -> str:
     """Return the gallery address that shows exactly these entries. Raises UserError if they are too many."""
     if len(packed(entries)) > LONGEST_LIST:
         raise UserError(
-            f"These {len(entries):,} images are too many to list in an address: open a figure with fewer images, or "
-            "use a filter instead."
+            f"These {len(entries):,} images are too many to list in an address: choose fewer images, or use a filter "
+            "instead."
         )
     return gallery_address(ImageFilter(entries=tuple(entries)))
 
