@@ -261,7 +261,7 @@ def _pixel_rows(
 def _protected_of(
     found: EvaluationResult, inputs: EvaluationInputs
 ) -> tuple[list[ProtectedClass], dict[str, list[list[int]]]]:
-    """Return the protected classes, and the indexes of each counted image's classes, by the role of the images."""
+    """Return the protected classes. Also return, by role, the indexes of each counted image's protected classes."""
     cases, known = found.cases, dict[ProtectedClass, int]()
     of_role: dict[str, list[list[int]]] = {}
     for role, images, counted in list(zip(ROLES, cases.all_images, inputs.answers, strict=True))[1:]:

@@ -39,7 +39,7 @@ ENDS = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
 DRAWS = 4000
 """Number of random draws behind an interval."""
 MOST_GROUPS = 1000
-"""Maximum number of groups of sources that get a random weight."""
+"""Maximum number of groups into which sources are put. In each draw, a group gets one random weight."""
 FEWEST_CASES = 20
 """A class or an edit gets a figure only with at least this number of test cases."""
 MOST_ROWS = 200
@@ -113,7 +113,7 @@ def random_weights() -> Array:
 
 
 def in_groups(rows: Array, chance: np.random.Generator) -> Array:
-    """Return `rows`, one for each source. If there are more than `MOST_GROUPS`, sum them in that many random groups."""
+    """Return `rows` (a row for each source), or the sums of `MOST_GROUPS` random groups of rows if there are more."""
     if len(rows) <= MOST_GROUPS:
         return rows
     begins = np.arange(MOST_GROUPS) * len(rows) // MOST_GROUPS
@@ -130,9 +130,10 @@ class SourceMeans:
     """Means over sources, and 4,000 draws of possible true means (Bayesian bootstrap, Rubin 1981).
 
     In each draw every source gets a random weight (exponential, seed 1). One more source represents all unseen ones.
-    Its weight is that of the source of a typical image, sum of w² / sum of w, times an exponential number. Each of its
-    values is `worst` or `best`, with equal chance (seed 0). Columns with equal numbers in `together` share that choice.
-    The 95 % interval goes from the draw of rank 2.5 % to that of rank 97.5 %.
+    Its weight is a typical weight times a random number (exponential). The typical weight is sum of w² / sum of w: the
+    weight of a source, averaged over images. Each value of the unseen source is `worst` or `best`, with equal chance
+    (seed 0). Columns with equal numbers in `together` share that choice. The 95 % interval goes from the draw of rank
+    2.5 % to that of rank 97.5 %.
     """
 
     values: Array
@@ -200,8 +201,8 @@ def means_of_groups(
 
 
 def holm(p_values: Array) -> Array:
-    """Return p values corrected for several tests (Holm 1979). The k-th smallest of m is multiplied by m - k + 1. It is
-    at least the corrected value before it, and at most 1. NaN stays NaN."""
+    """Return p values corrected for several tests (Holm 1979). The k-th smallest of m values is multiplied by m - k
+    + 1. The product is raised to the previous corrected value if that is higher, and cut to 1. NaN stays NaN."""
     corrected = np.full(len(p_values), np.nan)
     known = np.flatnonzero(np.isfinite(p_values))
     order = known[np.argsort(p_values[known])]
@@ -244,8 +245,8 @@ def shares_by_source(sources: Any, answers: pd.DataFrame, weight: Array | None =
 
 
 def matched_controls(cases: pd.DataFrame, control: pd.DataFrame) -> tuple[Array, Array]:
-    """Return True for each test case that has a reconstruction: same source, same control set. Also return a weight for
-    each reconstruction. Reconstructions that share source and set weigh as much in sum as their test cases.
+    """Return True for each test case that has a reconstruction of the same source in the same control set. Also return
+    a weight for each reconstruction: the number of test cases per reconstruction of this source and control set.
     """
     own, drawn = (pd.MultiIndex.from_frame(one[["source", "control_set"]]) for one in (cases, control))
     has_control = own.isin(drawn) & (cases["control_set"] >= 0).to_numpy()
@@ -349,7 +350,7 @@ NO_LABEL = "none of the labels"
 
 def confusion(labels: Sequence[str], before: Array, after: Array) -> Rows:
     """Yield how often each answer is given for each label. `before` (originals) and `after` (generated images) are
-    matrices (labels, labels + 1): shares of the images with a label, or of its pixels for a segmenter.
+    matrices (labels, labels + 1): for each label, the share of its images (for a segmenter: its pixels) by answer.
     """
     for at, label in enumerate(labels):
         for one, other, answer in zip(before[at], after[at], (*labels, NO_LABEL), strict=True):
@@ -469,8 +470,9 @@ def mean_iou(overlaps: Array) -> Array:
 
 
 def pixel_figures(pixels: Sequence[pd.DataFrame], weighing: str, mixed: bool, names: Sequence[str]) -> Rows:
-    """Yield mIoU and IoU, from one matrix of all pixels in which each source, or each test case, has equal weight. One
-    unseen source is added. It finds all or nothing of each class; its area is that of the source of a typical pixel.
+    """Yield mIoU and IoU, from one matrix of all pixels in which each source, or each test case, has equal weight. For
+    the intervals, one unseen source is added. In a set of images, all its pixels are predicted right, or none of them.
+    The number of its pixels of a class is the number in a source, averaged over pixels of this class.
     """
     both = np.intersect1d(pixels[0]["source"], pixels[1]["source"])
     first, cases, control = (one[one["source"].isin(both)] for one in pixels)
@@ -644,9 +646,9 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
 
 
 def looks_random(images: Array, judged: Array) -> bool:
-    """Return True if the judged images may be a random sample. Both arguments are numbers of images by part. At least 1
-    in 200 of 2,000 random samples (seed 0) must be as uneven, by Pearson's statistic and by images in parts that are
-    missed."""
+    """Return True if the judged images may be a random sample. The arguments count all images and the judged images of
+    each part. Of 2,000 random samples (seed 0), at least 1 in 200 must be as uneven by Pearson's statistic, and at
+    least 1 in 200 must miss parts with as many images."""
     images, judged = images[images > 0], judged[images > 0]
     if len(images) == 1:
         return True
@@ -658,11 +660,11 @@ def looks_random(images: Array, judged: Array) -> bool:
 
 
 def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
-    """Return the pool of each cell (images that are all right, or all wrong), and the weight of its judged images.
+    """Return each cell's pool, and the weight of each cell's judged images. A cell is a group of images.
 
-    A cell with at least 5 judged images, or with all judged, is a pool. The other judged cells form one pool. If the
-    sample looks random, unjudged cells join it, and also the smallest pools until 5 images are judged. Else the pool of
-    an unjudged cell is -1.
+    A cell with at least 5 judged images, or with all images judged, is a pool. The other judged cells form one common
+    pool. If the judged images look like a random sample, the unjudged cells join the common pool, and so do the
+    smallest pools until 5 of its images are judged. If they do not look random, an unjudged cell has the pool -1.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -683,8 +685,9 @@ def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
 
 
 def contradiction(judged: pd.DataFrame) -> bool:
-    """Return True if two studies contradict each other. If a share e of the images of one is wrong, and at most a share
-    v of the wrong images of the other is valid, at most 1 - e (1 - v) can be valid. The first found more (p < 0.001).
+    """Return True if two studies A and B contradict each other. e is the share of A's images that the model gets wrong.
+    v is the upper end of the 99.8 % interval of the valid share of B's wrong images. If the studies agree, at most a
+    share 1 - e (1 - v) of A's images is valid. They contradict each other if A has more valid images (p < 0.001).
     """
     decided = judged[judged["decided"]]
     for (one, own), (other, rest) in product(decided.groupby("study"), decided[decided["wrong"]].groupby("study")):
@@ -757,8 +760,8 @@ def states_of(judged: pd.DataFrame, ballots: pd.DataFrame, images: JudgedImages)
 
 def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, sizes: Array) -> float | None:
     """Return the weight of the score, 0 to 1, that makes the interval shortest (PPI++): the covariance of score and
-    votes, divided by the variance of the score. None if fewer than 50 judged images are wrong. `mass` is the weight of
-    each pool, `sizes` its number of images.
+    votes, divided by the variance of the score. Only images that the model gets wrong count. None if fewer than 50 of
+    them are judged. `mass` is the weight of each pool, `sizes` its number of images.
     """
     if images.is_wrong.sum() < 50:
         return None
@@ -775,12 +778,14 @@ def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, size
 def drawn_shares(
     images: JudgedImages, states: Array, masses: Array, typical: float, score_weight: float
 ) -> tuple[Array, ...]:
-    """Return 4,000 draws (seed 0) of seven shares: wrong and valid images (low, high); the same, corrected by the score
-    (low, high); wrong images times the share of them that is judged valid; and errors among valid images (low, high).
-    Images of unknown validity count as invalid or valid, so that a low share is lowest and a high share highest.
+    """Return 4,000 draws (seed 0) of seven shares. 1 and 2: images that are wrong and valid. 3 and 4: these, corrected
+    by the score. 5: wrong images, times the valid share of the wrong images that people decided on. 6 and 7: wrong
+    images among valid images. Of a pair, the first share is the lowest possible and the second the highest: images of
+    unknown validity count as invalid or valid accordingly.
 
-    `masses` has a row for each source: its weight in each pool, its weight of unknown wrong and of unknown right
-    images, its scores in each pool, and its whole weight. The unseen source weighs `typical`.
+    `masses` has a row for each source. Its columns: the weight in each pool; the weight of wrong images, then of right
+    images, of unknown validity; the scores in each pool; the whole weight. One unseen source has the mean weight
+    `typical`.
     """
     of_wrong, in_pool, mass = images.pool_is_wrong, images.in_pool, masses.mean(axis=0)
     pools, chance = len(of_wrong), np.random.default_rng(0)
@@ -1110,8 +1115,8 @@ def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str], ordered:
     Raw: the share of equal pairs of votes on an item, averaged over items. Krippendorff's alpha: 1 - observed /
     expected disagreement, from pairs of votes on an item and from pairs of all votes. AC1 (Gwet 2008) and kappa (Fleiss
     1971) are (raw - chance) / (1 - chance). For AC1, chance = sum p (1 - p) / (answers - 1); for kappa, chance = sum
-    p². Ordinal alpha weighs a disagreement by the squared number of votes from one answer to the other, counting half
-    of the votes for these two.
+    p². Ordinal alpha weighs a disagreement by the squared distance of its two answers. This distance is the number of
+    votes for the answers between the two, plus half of the votes for the two.
     """
     votes = np.array([[one.count(answer) for answer in answers] for one in ratings], float)
     values = dict.fromkeys(("raw agreement", "Krippendorff's alpha", "Gwet's AC1", "Fleiss' kappa"), math.nan)
@@ -1479,7 +1484,7 @@ class Bundle:
         return [own[own["role"] == role] for role in ROLES]
 
     def answers(self, model: int) -> list[pd.DataFrame]:
-        """Return a model's answers on images of each role, as `read_by`. A segmenter is wrong if it loses a class."""
+        """Return a model's answers, in one table for each role of images. A segmenter is wrong if it loses a class."""
         if self.segments:
             return self.losses(model)
         known = self.predictions["comparable"].astype(bool)
@@ -1487,10 +1492,10 @@ class Bundle:
         return [frame.assign(wrong=frame["known"] & (frame["predicted"] != frame["label"])) for frame in frames]
 
     def losses(self, model: int) -> list[pd.DataFrame]:
-        """Return a segmenter's answers for originals, test cases and reconstructions. It is wrong if it loses a
-        protected class. On an original it loses a class with an IoU below 0.15. On another image it loses a class that
-        has at least this IoU on the original and falls by as much. An image without a class to lose cannot be compared.
-        The columns `could` and `lost` flag the protected classes that can be lost, and that are lost.
+        """Return a segmenter's answers for originals, test cases and reconstructions. An answer is wrong if a protected
+        class is lost. On an original, a class is lost if its IoU is below 0.15. On another image, a class is lost if
+        its IoU is at least 0.15 on the original, and lower by at least 0.15 on the image. An image without a class that
+        can be lost cannot be compared. In each row, `could` flags the classes that can be lost, `lost` the lost ones.
         """
         about = self.settings["models"][model - 1]
         groups, numbers = [one["groups"] for one in about["protected"]], np.arange(len(about["protected"]))
@@ -1539,9 +1544,9 @@ class Bundle:
         yield from self.valid_faults(model, wrong, found["all: error on generated images"], "wrong")
 
     def change(self, frames: Iterable[pd.DataFrame]) -> Array:
-        """Return the change of each test case's `figure`, a column: its difference from the mean figure of the
-        reconstructions of the same source in the same control set. If no test case has a reconstruction, the original's
-        figure is used.
+        """Return the change of each test case: its value in the column `figure`, minus a value to compare with. This is
+        the mean of the reconstructions of the same source in the same control set. If no test case has a
+        reconstruction, it is the value of the original. `frames` has originals, test cases and reconstructions.
         """
         first, cases, control = frames
         drawn = control[control["control_set"] >= 0].groupby(["source", "control_set"])["figure"].mean()
@@ -1551,7 +1556,7 @@ class Bundle:
         return self.cases["image"].map(cases.set_index("image")["figure"]).to_numpy(float) - before
 
     def valid_faults(self, model: int, wrong: Array, measured: Record, words: str) -> Rows:
-        """Yield the figures on valid faults. `wrong` flags faults; `words` name a fault, such as "wrong"."""
+        """Yield the figures on valid faults. `wrong` is True for a test case with a fault. `words` name a fault."""
         known = self.right(model) >= 0
         judged, ballots = judged_images(self.cases[known], self.studies, self.items)
         seen = (judged["decided"] | judged["undecided"]).to_numpy(bool)
