@@ -296,7 +296,7 @@ class Retrainings:
         return cases
 
     def _valid(self, cases: Cases, parted: DataSplit) -> tuple[list[Outcome], ValidCases]:
-        """Return all votes but those on tune and test sources, and which test cases votes or a score find valid."""
+        """Return all votes but those on tune and test sources. Also return the test cases valid by votes or a score."""
         columns = self._workspace.case_columns
         outcomes = columns.outcomes()
         judged = judged_of(cases, outcomes)

@@ -27,7 +27,7 @@ from services.evaluation.texts import TEXTS
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_OPENED = 1000
-"""Maximum number of catalogue entries stored for one number in a table: people look at no more."""
+"""Maximum number of catalogue entries that a number in a table opens in the gallery. People look at no more."""
 LOWEST = 10
 """For a segmenter, 1 in `LOWEST` images is listed: the images with the smallest shares of right pixels."""
 HOW_PARTED = (
@@ -83,7 +83,7 @@ class ArmTraining:
 
     arm: str
     seed: int
-    """Zero-based seed of the training."""
+    """Seed of the training: 0, 1, 2 and so on."""
     folder: str
     """Name of the training's folder in the workspace."""
     score: float | None
@@ -96,13 +96,13 @@ class OpenedImages:
 
     set: str
     arm: str
-    """The arm that is wrong (for a segmenter: worst) about these images; "" for all images of the set."""
+    """Arm that gets these images wrong; a segmenter gets them worst of all images. "" if these are all of the set."""
     images: int
     """Total number of images."""
     shown: int
     """Number of images that `entries` show."""
     entries: tuple[int, ...]
-    """Sorted catalogue entries; for an original, the test cases made of it. At most `MOST_OPENED`."""
+    """Sorted catalogue entries that show the images, at most `MOST_OPENED`. Test cases stand for their original."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class RetrainingResult:
     """Speed of the training; None in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
-        """Return the images behind the number for a set, or for an arm on that set. None if none are stored."""
+        """Return the `opened` images of an arm on a set; the arm "" stands for all images. None if none are stored."""
         return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
     def row(self, arm: str, on: str) -> ArmRow | None:
@@ -183,9 +183,9 @@ def result_of(
     trainings: Sequence[ArmTraining],
     pace: TrainingPace | None,
 ) -> RetrainingResult:
-    """Calculate everything in a report. `before` holds the answers of the untrained model by set, and `answers` those
-    after training by arm and seed, as `evaluation.retraining.stored_training.learnt` returns them. `trainings`
-    describes the training of each arm and seed.
+    """Calculate everything in a report. `before` has the untrained model's answers, by set. `answers` has the trained
+    models' answers, by arm and seed, then by set. `evaluation.retraining.stored_training.learnt` states the form of the
+    answers. `trainings` describes the training of each arm and seed.
     """
     sources, kind, seeds = planned.set_sources, stored.identity.kind, range(question.seeds)
     measured = {
@@ -258,8 +258,8 @@ def opened(
 
 
 def shown_entries(set_entries: SetEntries, images: Sequence[int], most: int) -> tuple[tuple[int, ...], int]:
-    """Return the catalogue entries of these images of a set, ascending, and the number of images that they show. Images
-    are taken in order, until there are `most` entries.
+    """Return the ascending catalogue entries that show these images of a set, and the number of images shown. Images
+    are taken in the given order, as long as they have at most `most` entries in all.
     """
     entries, shown = set[int](), 0
     for own in (set_entries[image] for image in images):
