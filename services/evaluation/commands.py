@@ -23,7 +23,7 @@ STUDY_IMAGES = 300
 
 
 def work_of(command: str) -> Any:
-    """Return a field of a command for the id of a piece of work, as the command named `command` returned it."""
+    """Return a command's field for the id of a piece of work. Another command, called `command`, returned this id."""
     return Field(ge=1, le=LARGEST_ID, description=f"The “work” that {command} returned")
 
 

@@ -96,8 +96,8 @@ class ControlSets:
             if known == cases.view.sources:
                 raise UserError("Each source has a reconstruction already.", field="subject")
             raise UserError(
-                "The sources without a reconstruction cannot be drawn here: their images were imported, were drawn "
-                "in another way, or belong to deleted runs; or a person rejected the reconstruction.",
+                "No further reconstruction can be drawn. Each remaining source has a reconstruction that a person "
+                "rejected, or its images were imported, were drawn in another way, or belong to deleted runs.",
                 field="subject",
             )
         run, lineage = self._like(self._waiting(cases)[0])
@@ -132,7 +132,7 @@ class ControlSets:
         return ControlsDrawn(drawn, tuple(failed))
 
     def _draw(self, run_id: str, lineage: Lineage, tell: Callable[[], None]) -> bool:
-        """Have the queue of runs draw a reconstruction, calling `tell` during the wait. Return False if one exists."""
+        """Have the queue draw a reconstruction, calling `tell` meanwhile. Return False if the run already had one."""
         jobs, runs = self._execution.jobs, self._execution.workspace.runs
         before = jobs.of_run(run_id)
         if before is not None and before.active:

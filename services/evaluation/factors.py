@@ -42,7 +42,7 @@ NOT_READ = "The embedder has not read these images yet, so it is not known wheth
 
 @dataclass(frozen=True)
 class FactorRow:
-    """Effect of one level of a factor, or of two together, on a model's error and on a second outcome (`figure`)."""
+    """Effect of one level of a factor, or of two levels of different factors together, on two outcomes of a model."""
 
     parts: tuple[tuple[str, str], ...]
     """Factor (edit type) and level (alternative): one pair for a main effect, two for an interaction."""
@@ -65,10 +65,11 @@ class FactorView:
     figure: str
     """Name of the second outcome: the probability of the true class, or the share of right pixels."""
     effects: Mapping[str, FactorEffects]
-    """Effects on the error. By "edit type", a factor is changed or unchanged; by "alternative", each alternative is a
-    level. The first is left out if each factor has one alternative, as both would be equal."""
+    """Effects on the error, by the key "edit type" or "alternative". For "alternative", each alternative is a level of
+    its factor. For "edit type", all alternatives of a factor are one level. If each factor has only one alternative,
+    the key "edit type" is missing, as its effects would be the same."""
     rows: Mapping[str, tuple[FactorRow, ...]]
-    """Effects on both outcomes, a row for each effect in `effects`, with the same keys."""
+    """Rows by the keys of `effects`, one for each effect. A row has the effects on the error and on `figure`."""
     mixed: tuple[MixedRow, ...]
     """Change in how much an image shows one factor when another is edited; empty if this cannot be measured."""
     problem: str
@@ -78,7 +79,7 @@ class FactorView:
     @property
     def answer(self) -> tuple[str, ...]:
         """Return the answer in sentences: the significant effects, and the factors that change if another is edited. If
-        both tables have an effect of the same images, the answer names the alternative only.
+        an edit type and an alternative have an effect of the same images, the answer names only the alternative.
         """
         rows = [row for table in self.rows.values() for row in table]
         significant = {row.entries: row for row in rows if row.error.answer != "cannot tell"}
@@ -196,9 +197,9 @@ class _Experiment:
         return list(dict.fromkeys(word for pair in self._words.values() for words in pair for word in sorted(words)))
 
     def looks(self, meaning: Meaning) -> Floats:
-        """Return how much each image looks changed in each factor, 0 to 1, (images, factors). It is the softmax share
-        of the alternatives against the unchanged words, by their similarity to the image. NaN if a vector is missing,
-        or if the source has no edit of the factor.
+        """Return how much each image looks changed in each factor, 0 to 1, (images, factors). A softmax over the
+        image's similarities to the old and the new words of an edit gives each word a share. The result is the sum of
+        the new words' shares. NaN if a vector is missing, or if the source has no edit of the factor.
         """
         words, found = self.words, np.full(self.levels.levels.shape, np.nan)
         images, vectors = _units(meaning.vectors_of(self.entries)), _units(meaning.placed(words))

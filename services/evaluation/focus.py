@@ -1,9 +1,9 @@
 """Measures where a model under test looks: Grad-CAM maps and figures of `evaluation.focus` for an evaluation's images.
 Two models can be compared, such as before and after a retraining.
 
-Figures need a mask of an image's main object. It is the first of these that exists: the mask that its test case stores,
-the object marked in its run, the class of its mask with the name of its label, the only class of its mask besides the
-background. Maps are kept in memory.
+Figures need a mask of an image's main object. The first of these that exists is taken: the mask that the test case
+stores; the object marked in the run; in the image's mask of classes, the class that is named like the image's label; in
+the same mask, the only class besides the background. Maps are kept in memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from storage.workspace import Workspace
 MOST_IMAGES = 1_000
 """Maximum number of images with maps in one evaluation. Their sources are chosen at random."""
 MOST_INFORMATION = 100
-"""Maximum number of originals, of test cases and of reconstructions with AIC and SIC, which take seconds an image."""
+"""Maximum number of images of each group in `GROUPS` that get the figures AIC and SIC. They take seconds an image."""
 AT_ONCE = 16
 """Number of images that are read before other work may use the model."""
 KEPT = 20_000
@@ -86,7 +86,7 @@ class Focus:
 
     @does("begin-focus", acts.OnTwoModels)
     def begin_focus(self, sent: acts.OnTwoModels) -> dict[str, Any]:
-        """Compute the Grad-CAM maps of a classifier that show_focus lacks, for at most 1,000 images of a test set."""
+        """Compute a classifier's missing Grad-CAM maps for show_focus, on at most 1,000 images of a test set."""
         return work_facts(self.begin(*self._evaluations.asked_both(sent)))
 
     @does("cancel-focus")
@@ -102,7 +102,7 @@ class Focus:
         return self.work.begin("looking at images", about(questions[0]), partial(self.look, questions))
 
     def figures(self, *questions: EvaluationQuestion) -> FocusFigures:
-        """Return figures of the relevance maps made so far. Raises UserError as `begin`, and for an unknown model."""
+        """Return figures of the maps made so far. Raises the errors of `begin`, and UserError for an unknown model."""
         self._require(questions)
         key = (repr(questions), self._workspace.saved(), self._count)
         return self._found.once(key, lambda: self._made(questions))

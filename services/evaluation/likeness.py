@@ -39,7 +39,7 @@ CAPTIONS = 100
 AT_ONCE = 16
 """Number of images or texts between two checks for cancellation."""
 NAMED_EDITS, PICTURES = 3, 4
-"""Maximum number of edits that name a group, the most frequent first, and of images shown of a group."""
+"""Maximum number of edits in the name of a group, and maximum number of images that are shown of a group."""
 
 
 class _Needs:
@@ -112,7 +112,7 @@ class Likeness:
         return cancelled(self.work, work)
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to compute missing vectors and scores, or return the current work. Raises UserError as `figures`."""
+        """Begin or continue to compute vectors and scores. Raises UserError if nothing can be evaluated."""
         needs = _Needs(self._evaluations.result(question), self._workspace)
         return self.work.begin("working out vectors", about(question), partial(self._work_out, needs))
 

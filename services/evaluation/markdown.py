@@ -24,7 +24,7 @@ def ranking_markdown(model: str, title: str, found: Ranking) -> str:
 
 
 def caption_ranking_markdown(model: str, title: str, found: CaptionRanking) -> str:
-    """Return a ranking of captions to draw as Markdown. `title` names the test set that it learnt from."""
+    """Return Markdown text with a ranking of captions. `title` names the test set that the ranking learnt from."""
     return _lines("caption-ranking.md", model=model, title=title, found=found, budgets=BUDGETS)
 
 

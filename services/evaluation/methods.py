@@ -1,4 +1,4 @@
-"""Compares the methods (recipes, drawn from noise or from the inverted source) that made one subject's test cases."""
+"""Compares the methods that made one subject's test cases. A method is a recipe with a start, such as noise."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ class MethodsResult:
 
     def entries(self, method: str, figure: str = "", edit_type: str = "") -> tuple[int, ...]:
         """Return the catalogue entries of the images behind a number. `method` is a `Method.key`. `figure` is a key of
-        `COUNTED`, or "" for all images of the method; for an excess, the wrong images. Raises UserError for an unknown
-        method, figure or edit type.
+        `COUNTED`, or "" for all images of the method. The images behind the figure "excess" are the wrong images.
+        Raises UserError for an unknown method, figure or edit type.
         """
         keys = [one.key for one in self.compared.methods]
         known = {"": -1} | {name: place for place, name in enumerate(self.edit_types)}
         if method not in keys or figure not in ("", *COUNTED) or edit_type not in known:
-            raise UserError("This comparison has no such number any more. Please go back and reload the page.")
+            raise UserError("This comparison no longer has the opened figure. Please go back and reload the page.")
         own = self.images.method == keys.index(method)
         if figure:
             own &= getattr(self.images, COUNTED[figure]) == YES
@@ -127,7 +127,7 @@ def methods_result(
     methods = columns.methods
     if len(methods) < 2:
         raise UserError(
-            f"One method made all these images, {methods[0].title}: choose images of several recipes or starts."
+            f"All these images were made by one method, {methods[0].title}: choose images of several recipes or starts."
         )
     keys = [one.key for one in methods]
     if reference and reference not in keys:
@@ -219,9 +219,9 @@ class _Columns:
         self.images = MethodImages(*(np.maximum(one, -1).astype(np.int64) for one in (*columns, wrong, fault)))
 
     def _edits(self, method: Numbers) -> tuple[Numbers, Numbers]:
-        """Return for each image the numbers of its edit type and of its cell (label, edit type, alternative). Several
-        types or edits have no number: -1. But an image with several types counts by its first edit if all images of its
-        method have an edit of that type, as AGA's have.
+        """Return the number of each image's edit type, and of its cell (label, edit type, alternative). An image with
+        several types has the type -1, one with several edits has the cell -1. Exception: an image with several types
+        counts by its first edit if all images of its method have an edit of this first type, as AGA's images have.
         """
         edits_of = edits_by_row(self._found.cases.table, self._row)
         types = [{kind for kind, *_ in own} for own in edits_of]

@@ -1,7 +1,7 @@
 """Further alternatives for the keywords of weak cells: the language model proposes them, and a person accepts some.
 
-Their captions are added to the runs of the sources, as a person does in Explore, and a search takes them before its
-next round (`services.batches.planning`).
+A caption with an accepted alternative is added to the run of each source, as if a person had added the caption in
+Explore. The next round of a search can then choose this caption (`services.batches.planning`).
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ class Predicting:
         return Read(read, tuple(self.broken(pictures).items()))
 
     def check_masks(self, checker: UnderTestSettings, cases: Cases, on_count: OnCount) -> None:
-        """Have the segmenter of the checks read the images with a mask that it has not read yet, and count the pixels
-        of the masks. The segmenter is not recorded as a model under test. `on_count` and errors are as for `read`.
+        """Have the segmenter of the checks read all unread images that have a mask, and count the pixels of the masks.
+        The segmenter is not recorded as a model under test. `on_count` and errors are as for `read`.
         """
         self._require_known(checker)
         key = self._workspace.models_under_test.key_of(model_key(checker))

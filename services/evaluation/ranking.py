@@ -162,7 +162,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
 
 
 def kinds_of(cases: Cases) -> tuple[Sequence[Kind], Numbers, Numbers]:
-    """Return all kinds (edit types, alternatives, label), and each test case's index of its kind and of its edits."""
+    """Return all kinds (edit types, alternatives, label), each test case's index in them, and a number of its edits."""
     edits_of_case = edits_by_row(cases.table, cases.generated.row)
     edits = [edits_name([(kind, alternative) for kind, _, alternative in own]) for own in edits_of_case]
     labels = cases.generated.label.tolist()
@@ -185,7 +185,7 @@ def past_faults(kinds: Sequence[Kind], kind: Numbers, known: Flags, fault: Flags
 def _chance_wrong(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, entropy: Floats | None, read: Flags, seed: int
 ) -> Floats:
-    """Return the chance of a wrong answer on each test case, from equal edits and similar entropy on other sources."""
+    """Return the chance of a wrong answer on each test case, learnt from similar test cases of other sources."""
     source = found.cases.generated.source
     known, wrong = found.right != UNKNOWN, found.right == WRONG
     fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]

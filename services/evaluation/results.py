@@ -82,7 +82,7 @@ class Standing:
     """`RIGHT`, `WRONG` or `UNKNOWN` for each test case. A segmenter is wrong if it loses a protected class that it
     finds on the original, right if it loses none, and unknown if it finds none there."""
     predicted: Numbers
-    """Index of the answer in `EvaluationResult.names`; for a segmenter, of the class it loses most of. -1 for none."""
+    """Index of the answer in `EvaluationResult.names`, or -1. A segmenter's answer is the class that it loses most."""
     before: NDArray[np.int8]
     """Outcome on the original of each source, coded as in `right`. A segmenter is right if it finds all its classes."""
     predicted_before: Numbers
@@ -313,7 +313,7 @@ class Evaluation:
     # Control sets
 
     def _with_way(self, cells: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
-        """Return `cells`. If there are several control sets, add the number of the image's set at each `place`."""
+        """Return `cells`. If there are several control sets, set `way` to the control set of the images at `place`."""
         way = self.cases.control_way if control else self.cases.way
         return replace(cells, way=way[place]) if self.cases.mixed else cells
 
@@ -331,10 +331,10 @@ class Evaluation:
     def _edits(
         self, after: Floats, of_original: Floats, of_control: Floats, wrong: Flags, names: Sequence[EditTable]
     ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool, Floats]:
-        """Return the tables with these `names`; True if they compare with reconstructions, False with originals; and
-        the change of each test case. `after` has the figure of each test case, `of_original` that of each source's
-        original. `of_control` has the mean figure of the reconstructions with which a test case is compared, or NaN.
-        `wrong` marks the wrong test cases.
+        """Return the tables with these `names`, then a flag, then the change of each test case. The flag is True if
+        test cases are compared with reconstructions, and False if they are compared with originals. `after` has the
+        figure of each test case, `of_original` that of each source's original. `of_control` has the mean figure of the
+        reconstructions with which a test case is compared, or NaN. `wrong` marks the wrong test cases.
         """
         cases = self.cases
         against_control = bool(np.isfinite(of_control).any())
@@ -504,7 +504,7 @@ def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
 
 
 def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
-    """Return the sorted catalogue entries of the images that a number counts; for originals, of their test cases."""
+    """Return the sorted catalogue entries of the images that `cell` counts. Test cases stand for their original."""
     cases = found.cases
     rows = cases.controls.row if cell.kind == "controls" else cases.generated.row[_counted(found, cell)]
     return tuple(sorted(cases.table.entry[rows].tolist()))

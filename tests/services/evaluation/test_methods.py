@@ -137,7 +137,7 @@ def test_another_method_can_be_the_reference(service: EvaluationService, questio
     with pytest.raises(UserError, match=r"No method 'lance' made these images. Choose one of: dillema:noise, dill"):
         service.methods(question, "lance")
     only = EvaluationQuestion(Subject(filter=ImageFilter(facets={"recipe": ("aga",)})), question.model)
-    with pytest.raises(UserError, match="One method made all these images, AGA"):
+    with pytest.raises(UserError, match="made by one method, AGA"):
         service.methods(only)
 
 

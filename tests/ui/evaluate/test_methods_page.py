@@ -66,4 +66,4 @@ def test_images_of_one_method_have_no_comparison_and_the_page_says_so(
     only = {**place, "filter": "recipe=aga"}
     assert "The methods that made these images" not in client.get(evaluate_address(**only)).text
     page = client.get(evaluate_address("methods", **only))
-    assert page.status_code == 404 and "One method made all these images, AGA" in page.text
+    assert page.status_code == 404 and "made by one method, AGA" in page.text
