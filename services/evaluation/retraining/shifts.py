@@ -1,5 +1,5 @@
-"""The natural shift: images of a version of a test set, such as real fog, that a retraining is also measured on. Pure,
-as `services.evaluation.retraining.training` is.
+"""Adds a natural shift to a retraining: a further set of images to measure on, such as photos in real fog. The images
+are those of a version of a test set. Pure, as `services.evaluation.retraining.training` is.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MOST_NAMED = 8
 
 
 def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
-    """Map each class of the shift's masks to the index of the group of `learnt` that it is measured as: the group with
-    a label of the same name, else the group with all model classes that `own` maps the class to. A class without a
-    group is absent: its pixels do not count.
+    """Map the classes of the shift's masks to indexes of groups of `learnt`. A class belongs to the group that has a
+    label of the same name. If there is none, it belongs to the group that has all its model classes, which `own` lists.
+    A class without a group is absent: its pixels do not count.
     """
     named = {learnt.labels[one].label: at for at, group in enumerate(learnt.groups) for one in group}
     of_class = {
@@ -59,12 +59,12 @@ def with_shift(
     passed_over: Sequence[str] = (),
     twins: Collection[str] = (),
 ) -> RetrainingPlan:
-    """Return the plan with a further set to measure on: images of a version of a test set, originals or not. The set
-    has images with a label, or with a class in their mask, that is learnt. It leaves out rejected images, and images
-    that look like those to learn from or to tune with.
+    """Return the plan with a further set to measure on: originals and generated images of a version of a test set. For
+    a classifier, the set has the images whose label is learnt; for a segmenter, those whose mask has a learnt class.
+    Images are left out if people rejected them, or if they look like an image to learn from or to tune with.
 
-    `table` has all entries of `rows`; `made` maps their labels and knows their masks; `passed_over` are classes of
-    their masks that do not count. `twins` are copies (mirrored, cropped or the like) of a source to learn from or tune
+    `table` has all entries of `rows`. `made` maps their labels and finds their masks. `passed_over` are classes of
+    these masks that do not count. `twins` are copies (mirrored, cropped or the like) of a source to learn from or tune
     with.
     """
     before = [

@@ -65,7 +65,7 @@ MOST_TUNE = 500
 @dataclass(frozen=True)
 class RetrainingQuestion:
     """One question: what does training this model further with images of this subject gain?
-    `services.evaluation.commands.BeginRetraining` describes the fields after `asked`.
+    `services.evaluation.commands.BeginRetraining` describes all fields except `asked`.
     """
 
     asked: EvaluationQuestion
@@ -180,10 +180,10 @@ def part(
     question: RetrainingQuestion,
     twins: Iterable[tuple[str, str]] | None = None,
 ) -> DataSplit:
-    """Split the sources into train, tune and test, keeping similar ones together. `looks` has each picture's perceptual
-    hash. `twins` has pairs of sources that show the same picture, but mirrored, cropped or the like; None if not
-    searched. Train images like a tune or test image are left out, and tune images like a test image. Raises UserError
-    if nothing can be learnt from the images, such as those of one source or one label.
+    """Split the sources into train, tune and test. Similar sources stay together. `looks` has each picture's perceptual
+    hash. `twins` has pairs of sources that show the same picture, mirrored, cropped or the like; None if not searched.
+    A train image that looks like a tune or test image is left out, and so is a tune image that looks like a test image.
+    Raises UserError if nothing can be learnt from the images, for example if all have the same label.
     """
     shas = cases.originals.shas
     if len(shas) < len(SIDES):
@@ -248,11 +248,11 @@ def plan(
             left_out.append(NotMeasured(ON_UNSEEN, why))
     for name, count in (("learn from", len(originals)), ("measure with", len(sets.get(ON_ORIGINAL, ())))):
         if not count:
-            raise UserError(f"There is no original to {name}: add sources, or take another seed.")
+            raise UserError(f"No original is left to {name}: add sources, or take another seed.")
     for name, count in (("learn from", len(learnt_from)), ("measure with", len(sets.get(ON_GENERATED, ())))):
         if not count:
             other = f", or keep another edit type than “{parted.unseen}” from the arms" if parted.unseen else ""
-            raise UserError(f"There is no test case to {name}: take another seed{other}.")
+            raise UserError(f"No test case is left to {name}: take another seed{other}.")
     faulty = int(invalid[parted.rows(1, generated, "test")].sum())
     if faulty:
         notes.append(f"{count_of(faulty, 'test case', 'is')} not measured with: judged invalid by people.")
@@ -300,7 +300,7 @@ class Examples:
     mapping: ClassMap
     path: Callable[[str], Path]
     mask: Callable[[MaskOf], Path | None]
-    """Returns the path of a mask image whose pixels are numbers of class groups; None if it has no such group."""
+    """Returns the path of an image with the class group of each mask pixel; None if no pixel has a class group."""
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
         """Return examples of the images at these positions, and the position of each. Images that cannot be learnt from
@@ -354,7 +354,7 @@ def _arm(
 
 
 def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tuple[Example, ...]:
-    """Return the originals of the tuning split, and at most the same number of its test cases, so that both count."""
+    """Return originals to tune with, and at most as many test cases, so that test cases do not outweigh originals."""
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "tune"))[0]
     originals = originals[:: max(1, -(-len(originals) // MOST_TUNE))]
     usable = ~parted.of_unseen & ~invalid
@@ -383,7 +383,7 @@ def _sides(
 
 
 def _notes_on_labels(cases: Cases, parted: DataSplit) -> tuple[str, ...]:
-    """Return notes on labels that only training images have, and that only test images have; () for a segmentation."""
+    """Return notes on labels that no test image has, and on labels that no training image has; () for segmentation."""
     if cases.view.kind == "segmentation":
         return ()
 
@@ -397,8 +397,8 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> tuple[str, ...]:
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
-    """Return pictures that look like one of another split, mirrored or not: tune pictures like test pictures, and train
-    pictures like test or tune pictures.
+    """Return the pictures that look like a picture of another split, mirrored or not, each after its split. Pictures of
+    the tune split are compared with test pictures, pictures of the train split with test and tune pictures.
 
     Sources were compared pixel by pixel before (`core.twins`). That takes quadratic time, so generated images are
     compared by hash.

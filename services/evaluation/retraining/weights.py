@@ -31,7 +31,7 @@ class Marked:
     """The model, images, arm and seed of a training."""
 
     about: str
-    """Key of the model with the images, made by `services.evaluation.retraining.training.kept_under`."""
+    """Key of the model and the images, made by `services.evaluation.retraining.training.kept_under`."""
     model: str
     title: str
     """Name of the images: a test set's version, or a filter in words."""
@@ -122,8 +122,8 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def trainings_about(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
-    """Return the state and the last use of each training of a model with some images, finished or not. `about` is
-    the key of that model with these images, as in `Marked`.
+    """Return the state and the time of last use of each training whose mark has this `about`, finished or not. `about`
+    is the key of a model and of the images to train with.
     """
     marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
     folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
@@ -150,7 +150,8 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
     """Return two maps. The first maps a training's folder to its mark, and to the end time of a retraining that uses
-    it, preferably a latest one. The second maps `Marked.about` to the end time of the latest retraining.
+    the training (if possible, the latest of its model and images). The second maps `Marked.about` to the end time of
+    the latest retraining.
     """
     uses: dict[str, tuple[Marked, str]] = {}
     latest: dict[str, str] = {}
