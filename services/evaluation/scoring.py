@@ -41,8 +41,8 @@ _Votes = np.recarray[Any, Any]
 
 
 class ScoreImages(Command, name="score-images"):
-    """Predict how likely people find each image valid, for each task with enough votes, from its checks and the votes
-    of studies. Filters use the new scores; earlier ones are kept, but no longer used.
+    """Predict from the checks of each image how likely people find the image valid, for each task that has enough votes
+    to learn from. Filters use the new scores. Earlier scores stay stored, but are no longer used.
     """
 
 
@@ -51,10 +51,10 @@ class Scored:
     """The chance that people find each image of one task valid."""
 
     chance: Floats
-    """Chance of each row of the table, 0 to 1; NaN for other tasks. For a judged image it is learnt from votes on other
-    sources."""
+    """Chance that people find the image of each row of the table valid, 0 to 1; NaN for images of other tasks. For a
+    judged image, the chance is learnt from votes on other sources."""
     checked: Flags
-    """True for each row of the task for which a check has a figure. Other rows have the base rate as their chance."""
+    """True for each image of the task that has a figure of a check. The scores of other images are not stored."""
     learnt: ValidityScore
     studies: Mapping[str, str]
     """Names of the studies that the score was learnt from, by id."""
@@ -146,7 +146,7 @@ def scoring_facts(found: ScoringResult) -> dict[str, Any]:
 
 
 def score_facts(run: ScoreRun) -> dict[str, Any]:
-    """Return the number of a task's scored images, the scores' agreement with people, and their studies, JSON-ready."""
+    """Return facts on a task's scores, JSON-ready: number of images, agreement with people, and studies learnt from."""
     measured = run.agreement
     return {
         **facts(run, "task images checks created", run=run.id),

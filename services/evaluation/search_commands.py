@@ -36,7 +36,7 @@ from storage.workspace import Workspace
 MOST_NEAR = 5
 """Maximum number of weak cells for which alternatives are proposed."""
 MOST_NEAREST = 3
-"""Maximum number of similar names in the error on a question that names no label and no edit."""
+"""Maximum number of names of labels and edits that an error suggests if a question contains no such name."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Searches:
         models: Models,
         execution: Execution,
     ) -> None:
-        """`models` has the sentence model that finds the names nearest to a question. `execution` has the language
-        model propose alternatives.
+        """`models` provides the sentence model, which finds the names nearest to a question. `execution` asks the
+        language model for alternatives.
         """
         self._workspace, self._batches, self._evaluations = workspace, batches, evaluations
         self._models, self._execution = models, execution

@@ -1,9 +1,9 @@
-"""A person's hypotheses about where a model is weak, such as “kites at dusk”: the edits and labels that their words
-name, and the answers by the images of a search. Pure.
+"""A person's hypotheses about where a model is weak, such as “kites at dusk”: the labels and edits that the words of a
+hypothesis name, and the answers that the images of a search give. Pure.
 
-The words are compared with the labels and the alternatives of a batch. Each pair of a label and an alternative that
-they name is a part with an answer of its own. The interval of an answer holds at all times and for all possible parts
-together. So a person may look at it often, and may ask because of the images seen.
+The words are compared with the labels and the alternatives of a batch. Each pair of a label and an alternative in the
+words is a part of the question, with its own answer. The interval of an answer holds at all times and for all possible
+parts together. So a person may look at an answer often, and may ask because of images seen before.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Part:
     label: str
     """Label of the sources; "" for all labels."""
     edit_type: str
-    """Edit type of the alternative; "" for all edits."""
+    """Edit type of the alternative; "" if the part covers all edits."""
     meaning: str
-    """`core.words.meaning` of the alternative; "" for all edits."""
+    """`core.words.meaning` of the alternative; "" if the part covers all edits."""
 
     @property
     def key(self) -> str:
@@ -77,7 +77,7 @@ class DrawnImage:
     is_random: bool
     """True if it was chosen at random among all images."""
     asked: str
-    """Key of the `Part` that it was drawn for, at random among the images of this part; "" for none."""
+    """Key of the part for which the image was drawn, at random among the images of this part; "" for other images."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class PartAnswer:
     spellings: tuple[str, ...]
     """Alternatives of the part, the most frequent first; empty if the part covers all edits."""
     images: int
-    """Number of images of the part that count."""
+    """Number of drawn images of the part on whose sources the model is right."""
     faults: int
     """Number of counted images that are valid faults."""
     share: Figure
-    """Share of valid faults, one image per source. If there are several cells, only images chosen at random count."""
+    """Share of valid faults among the images that `answer_of` counts, with one image for each source."""
     answer: Answered
     waiting: int
-    """Number of images of the part that could still be drawn."""
+    """Number of images that can still be drawn for the part."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,11 @@ def answer_of(
     parts: int,
 ) -> PartAnswer:
     """Answer whether more than a share `weak` of the part's images are valid faults. `parts` is the number of parts
-    that could be asked about: with at least 95 % chance, the intervals of all of them are right.
+    that could be asked about: with at least 95 % chance, the intervals of all these parts are right.
 
-    Images of one cell are chosen at random within it. Of several cells, only images chosen at random among all images
-    or among those of the part count for the share, and only until one of the cells has no image left to draw. The other
-    images were aimed at cells with faults. If all images of the part are drawn, all count.
+    If all images of the part are drawn, all count for the share. Otherwise, only images chosen at random count. In a
+    part with one cell, all images are chosen at random. In a part with several cells, images aimed at suspected cells,
+    or drawn for other parts, do not count. The other images count until one of the cells has no image left to draw.
     """
     cells = part.cells(names)
     is_of_part = np.isin(np.arange(len(names)), cells)

@@ -62,13 +62,13 @@ class PixelCells:
     lost: Flags
     """(test cases, protected classes): True if the segmenter loses the class in the test case."""
     said: NDArray[np.uint8]
-    """Packed bits of a matrix (groups, groups + 1) for each test case. A bit is True if the share of a group that is
-    predicted as another is at least as large as in the whole set. The last column is for predictions of no group."""
+    """Packed bits of a matrix (groups, groups + 1) for each test case: true by predicted group, the last column for
+    none. A bit is True if the predicted group's share of the true group's pixels is at least that in the whole set."""
     said_before: NDArray[np.uint8]
     """Bits as in `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
-        """Return True for each test case that counts in the number of a `cell`. `source` has their source indexes."""
+        """Return True for each test case that `cell` counts. `source` has the index of each test case's source."""
         if cell.kind == "kept":
             return self.counts & self.kept
         lost = cell.kind == "class" and cell.only_wrong
@@ -205,9 +205,9 @@ class MaskValidity:
     holds: Flags
     """True for each test case whose mask holds (still fits the image)."""
     unchecked: int = 0
-    """Number of masks of test cases that the segmenter of the profile's checks has not checked yet."""
+    """Number of test cases whose mask is not checked yet. The profile names the segmenter that checks masks."""
     why: str = ""
-    """Reason why masks cannot be checked, or a note on unchecked ones, in a sentence; "" for none."""
+    """Sentence on why masks cannot be checked, or on how many masks are not checked yet; "" if all are checked."""
 
 
 class MaskChecks:
@@ -234,7 +234,9 @@ class MaskChecks:
             self.of(cases)
 
     def of(self, cases: Cases, model: StoredModel | None = None, broken: Container[str] = ()) -> MaskValidity:
-        """Return which masks still fit their images, to evaluate `model`. `broken` images do not count as unchecked."""
+        """Return which masks of test cases still fit their images. `model`, the evaluated model, never checks masks.
+        Images in `broken` could not be read, and do not count as unchecked.
+        """
         images, columns = cases.generated, self._workspace.case_columns
         passed = columns.entries(ImageFilter(checks={MASK_KEPT: ("passed",)}))
         holds = np.isin(cases.table.entry[images.row], passed)
@@ -262,8 +264,8 @@ class MaskChecks:
         ways: Sequence[tuple[str, str]],
         number: Numbers,
     ) -> Flags:
-        """Return True for each image whose mask still fits. `row` and `before` are the rows in `pairs` of the image and
-        of its original. `number` is the index of the image's pair in `ways`.
+        """Return True for each image whose mask still fits. `row` has the row of each image in `pairs`, and `before`
+        the row of the image's original. `ways` and `number` are the result of `ways_of`.
         """
         if key != self._key:  # the checks have another segmenter now
             self._key, self._known = key, self._known[:0]

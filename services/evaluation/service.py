@@ -148,8 +148,8 @@ class EvaluationService:
             ),
         ] = "",
     ) -> dict[str, Any]:
-        """Draw the missing reconstructions of a test set's sources: from their own captions without an edit, otherwise
-        like their test cases. Existing ones are not drawn again.
+        """Draw the missing reconstructions of a test set's sources. A reconstruction is drawn from the caption of its
+        source without an edit, with the same settings as the test cases. Existing reconstructions are not drawn again.
         """
         return work_facts(self.make_control(sent.subject, key))
 
@@ -197,8 +197,8 @@ class EvaluationService:
             Field(min_length=1, max_length=acts.MOST_RUNS, description="Runs with captions that are not drawn yet"),
         ],
     ) -> dict[str, Any]:
-        """Rank undrawn counterfactual captions of runs by the chance that their images show a valid fault of the model,
-        learnt from the same edits in a test set. The first is to be drawn first.
+        """Rank undrawn counterfactual captions of runs by the chance that their images will show a valid fault of the
+        model, the highest first. The chance is learnt from images of a test set, mostly those with the same edits.
         """
         return caption_ranking_facts(self.rank_captions(self.asked(sent), runs))
 
@@ -212,10 +212,11 @@ class EvaluationService:
 
     @does("compare-methods", acts.OnMethods, looks=True)
     def compare_methods(self, sent: acts.OnMethods) -> dict[str, Any]:
-        """Compare the methods (recipes, drawn from noise or from the inverted source) that made the images of a test
-        set, on the same sources: share of valid images, errors, excess over each method's own control set, valid
-        failures per 100 images and per minute of model time, weak cells found, and cost, with intervals and
-        differences."""
+        """Compare the methods that made the images of a test set, on the same sources. A method is a recipe that draws
+        from noise or from the inverted source. Figures, with intervals and differences: share of valid images, errors,
+        excess over each method's own control set, valid failures per 100 images and per minute of model time, weak
+        cells found, and cost.
+        """
         return methods_facts(self.methods(self.asked(sent), sent.reference).compared)
 
     @does("list-models-under-test", acts.OnSubject, looks=True)
@@ -271,7 +272,7 @@ class EvaluationService:
         return f"{title} ({differing})" if differing else title
 
     def choice(self, key: str, subject: Subject | None = None) -> ModelChoice:
-        """Return the model with this key, even if `models` lists it by other settings. Raises UserError if unknown."""
+        """Return the model with this key, even if `models` lists it under another key. Raises UserError if unknown."""
         for _, choice in self._choices(subject):
             if choice.key == key:
                 return choice
@@ -314,7 +315,7 @@ class EvaluationService:
         return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(question.model, cases.pictures[0])))
 
     def look(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to load the model, as `mapping` works only for a model that was loaded once. Return the work."""
+        """Begin to load the model, and return this work. `mapping` needs a model that has been loaded before."""
 
         def work(on_count: OnCount) -> str:
             on_count(0, 0)
@@ -450,7 +451,7 @@ class EvaluationService:
         return rank(found, entropy, gini, score, passed, votes, most)
 
     def rank_captions(self, question: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:
-        """Rank the undrawn captions of runs. Raises UserError as `rank`, and for an unknown run."""
+        """Rank the undrawn captions of runs. Raises UserError for an unknown run, and whenever `rank` raises it."""
         result = self.result(question)
         waiting = [self._workspace.runs.get(run) for run in dict.fromkeys(runs)]
         return rank_captions(result, self._workspace.case_columns.outcomes(), waiting)

@@ -118,7 +118,7 @@ class _PixelCounts:
     order: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     """Indexes of the rows, sorted by image, mask and time of arrival."""
     keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """For each row in `order`, a number for its image and mask, ascending."""
+    """For each row in `order`, one number that stands for the pair of image and mask. The numbers ascend."""
     _numbers: tuple[list[str], Numbers] | None = None
     """Masks of the images looked up last, and their numbers in `mask`."""
 
@@ -137,7 +137,7 @@ class _PixelCounts:
         self.keys, self._numbers = keys[self.order], None
 
     def rows_of(self, cases: Cases, images: Images) -> Numbers:
-        """Return for each image the latest row that counts it with its mask; -1 if none exists."""
+        """Return for each image the latest row with counts of the image and its mask; -1 if there is no such row."""
         image, mask = self.images.of(cases, images), self._masks_of(images)
         keys = self._keys(image, mask)
         at = np.searchsorted(self.keys, keys, side="right") - 1
@@ -227,7 +227,7 @@ class ModelAnswers:
             return stored.pairs, stored.rows_of(cases, images)
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
-        """Return how many pictures of a subject a model has read. If one has a mask, its pixels must be counted too."""
+        """Return how many pictures of a subject a model has read. A picture with a mask also needs pixel counts."""
         if model.identity.kind != cases.view.kind:
             known = self._workspace.models_under_test.latest(model.key)
             return sum(sha in known for sha in cases.pictures)
@@ -245,7 +245,7 @@ class ModelAnswers:
 
     def _probabilities_of(self, model: StoredModel, cases: Cases) -> _Rows:
         """Return the stored answers of a classifier, after adding those saved since the last call. The columns are the
-        likeliest class, the probabilities, and True if these are of all classes.
+        likeliest class, the probabilities, and a flag that is True if all classes have a probability.
         """
         nothing = np.zeros(0, np.uint16), np.zeros((0, 0), np.float16), np.zeros(0, bool)
         with _latest(self._probabilities, model.id, lambda: _Rows(nothing)) as stored:

@@ -1,4 +1,4 @@
-"""Plans and drafts a validity study for an evaluation, whose votes tell faults of the model from invalid images."""
+"""Drafts a validity study for an evaluation. The study's votes tell faults of the model from invalid images."""
 
 from __future__ import annotations
 

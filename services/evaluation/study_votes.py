@@ -24,7 +24,7 @@ DRAWN, REMOVED = "items drawn", "items removed"
 _FILTER = re.compile(r"that fitted \((.*)\), seed")
 _EQUALLY = re.compile(r"drawn (equally of each [a-z ]+)")
 _ANYWAY = ("kind: ", "test cases alone", "not in a study", "role: ")
-"""Beginnings of filter parts that do not favour any test case."""
+"""First words of filter criteria that prefer no test case to another. `how_chosen` leaves these criteria out."""
 LONGEST_WORDS = 120
 MOST_KEPT = 100
 """Maximum number of studies whose votes are cached."""
@@ -85,8 +85,8 @@ def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def chosen_words(studies: Sequence[StudyVotes], subject_filter: str) -> str:
-    """Return how judged images were chosen, such as “Birds”: review: accepted; "" if all were random draws. Parts of
-    the filter that the whole subject shares are left out.
+    """Return how the images of each study were chosen. For a study named Birds, it may be: “Birds”: review: accepted.
+    Criteria of `subject_filter` are left out: they hold for all images. Returns "" if no criterion is left.
     """
     common = subject_filter.split("; ")
     ways = [(one.title, [way for way in one.chosen if way not in common]) for one in studies]

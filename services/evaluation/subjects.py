@@ -1,10 +1,10 @@
 """The images of a subject (an evaluation's images) as columns: originals, test cases and reconstructions, with label,
-source, split and mask. Test cases and reconstructions are never mixed: in any filter or test set, an image is a
-reconstruction if its recipe is the control of another (`Recipe.control`). Reconstructions of the same sources count
-anywhere in the workspace, for each recipe whose control they are.
+source, split and mask. Test cases and reconstructions are never mixed. In any filter or test set, an image is a
+reconstruction if its recipe draws the control set of another recipe (`Recipe.control`). Reconstructions of the same
+sources count anywhere in the workspace, for each recipe whose control sets they are in.
 
-A rejected image counts in no figure, in any subject: a fault on it is not the model's. That holds for a released
-version too, which keeps the image. Its figures then exclude it, and a note says how many are excluded.
+A rejected image counts in no figure of any subject: a fault on it is not the model's. A released version of a test set
+keeps its rejected images. The figures of the version exclude them, and a note says how many they are.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ STARTS: Mapping[str, str] = {"noise": "from noise", "inverted": "from the invert
 
 @dataclass(frozen=True)
 class Method:
-    """A way to make test cases: a recipe, and the start of its drawing if the compared images have several starts."""
+    """A way to make test cases: a recipe, and what it draws from (noise or the inverted source) if this differs."""
 
     recipe: str
     start: str = ""
@@ -164,11 +164,11 @@ class Cases:
     left_out: tuple[str, ...]
     """Sentences on images that are not counted, and on those that a search chose."""
     lacking: Numbers
-    """Positions of test cases to draw reconstructions for: one for each source and control set without any."""
+    """Positions of test cases to draw reconstructions for: one for each source that has none in a control set."""
     way: Numbers
     """Number of the control set: reconstructions by the same recipe and with the same start; -1 if there are none."""
     control_way: Numbers
-    """Number of each reconstruction's control set. Test cases are compared with reconstructions of the same number."""
+    """Number that identifies each reconstruction's control set. In `way`, its test cases have the same number."""
     rejected: Numbers
     """Rows in `table` of the rejected test cases, which count in no figure of an evaluation."""
     without_control: str
@@ -285,8 +285,8 @@ class _Reading:
         """For each row, the number of the recipe that draws its control set; for a reconstruction, its own recipe."""
         starts = len(table.starts.values) + 1
         self._way = np.where(self._control >= 0, self._control * starts + table.starts.numbers + 1, -1)
-        """Number of each row's control set: one recipe, one start of its drawing. For a reconstruction, the number of
-        the set that it belongs to. -1 for none."""
+        """Number that identifies each row's control set; -1 for none. A control set has one recipe and one start of
+        drawing. A reconstruction has the number of the set to which it belongs."""
         self._control_methods = [one.method for one in control_recipes() for _ in range(starts)]
         self._left_out = {"unlabelled": 0}
         """Number of images by the reason why they are left out, for the template of sentences."""
@@ -406,7 +406,7 @@ class _Reading:
         return reconstructed[~rejected & drawn_alike]
 
     def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, reconstructed: Numbers) -> Numbers:
-        """Return the first test case of each source and control set with no reconstruction, not even a rejected one."""
+        """Return a test case for each source that a control set lacks. A rejected reconstruction counts as present."""
         table, ways = self._table, len(self._control_methods)
         number = {name: place for place, name in enumerate(table.methods.values)}
         drawing = np.array([*(number.get(name, -2) for name in self._control_methods), -2])
@@ -417,8 +417,8 @@ class _Reading:
         return place[first[~np.isin(known, covered)]]
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Return the reconstructions of these test cases' sources, also rejected ones. Their recipe is that of the test
-        case's control set; their method and start may differ.
+        """Return the reconstructions of the sources of these test cases, including rejected ones. The reconstructions
+        are drawn by the recipes of the test cases' control sets, but perhaps by another method or from another start.
         """
         table = self._table
         fits = self._is_control & table.there & (table.segmentation == segments)
@@ -441,7 +441,7 @@ class _Reading:
     def _masks_of(
         self, first: Numbers, rows: Numbers, controls: Numbers, shas: Sequence[str]
     ) -> tuple[Masks, Masks, Masks]:
-        """Return masks of sources, test cases and reconstructions. A source has its own, else its first image's."""
+        """Return masks of sources, test cases and reconstructions. A source without one has its first image's mask."""
         places = np.concatenate([first, rows, controls])
         masks, names = (Texts(one.values, one.numbers[places]) for one in (self._masks, self._mask_classes))
         known_sources = ((place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals)

@@ -47,7 +47,7 @@ class Subject:
     filter: ImageFilter = field(default_factory=ImageFilter)
     """Filter of the images. Reconstructions among them count as controls, never as test cases."""
     split: str = ""
-    """Use only sources of this split; `WITHOUT_SPLIT` for those without one; "" if all have the same."""
+    """Split whose sources are used; `WITHOUT_SPLIT` for sources without one; "" if all sources share one split."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ModelChoice:
     settings: UnderTestSettings
     from_profile: bool
     predicted: int
-    """Number of the subject's images (originals, cases and controls) that it has read."""
+    """Number of the subject's images (originals, test cases and controls) that the model has read."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Pending:
     images: int
     """Number of originals, cases and controls, each picture once."""
     read: int
-    """Number of images that are read: the prediction is stored, and pixels are counted if there is a mask."""
+    """Number of images with a stored prediction. For a segmenter, images with a mask also need counted pixels."""
     unreadable: int = 0
     """Number of images that the last attempt could not read: they are left out."""
 
@@ -122,13 +122,13 @@ class Cell:
 
     kind: CellKind
     name: str = ""
-    """Name of the row: a class (also for both kinds of confusion), edit type, keyword or alternative; "" for all."""
+    """Name of the row: a class (for confusion, the true one), edit type, keyword or alternative; "" for all."""
     said: str = ""
-    """Predicted label. For "confusion", it is predicted on the image, for "confusion before" on its original; "" for
-    none of the labels. For a segmenter, it is predicted for pixels: images count if the share of the class that is
-    predicted as this label is at least as large as in the whole set."""
+    """Predicted label; "" for none of the labels. For "confusion", it is predicted on the image; for "confusion
+    before", on its original. A segmenter predicts a label for each pixel: an image counts if this label is predicted
+    for at least as large a share of the class's pixels as in the whole set."""
     only_wrong: bool = False
-    """For "class": True for wrong cases only. For edits: only newly wrong ones. For a segmenter: only lost classes."""
+    """True to count only wrong cases: for a segmenter, those that lose the class; for edits, newly wrong ones."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class ScoreView:
     """A validity score: the studies it learnt from, and its agreement with people."""
 
     studies: tuple[str, ...]
-    """Studies with votes that it was learnt from."""
+    """Names of the studies whose votes the score was learnt from."""
     own: Agreement
     """Agreement with votes on sources from which the scores were not learnt."""
     shown: tuple[StudyShown, ...]
@@ -281,7 +281,7 @@ class Evaluated:
     segmentation: results.SegmentationEffect | None = None
     """Figures of a segmenter; None for a classifier."""
     losses: results.LossEffect | None = None
-    """Rate at which a segmenter loses a class, which counts as wrong. None for a classifier."""
+    """Rate at which a segmenter loses classes: a lost class is an error. None for a classifier."""
     labels: tuple[str, ...] = ()
     """Labels in the order of tables and confusion matrices; for a segmenter, the groups of classes."""
     thumbnails: Mapping[int, str] = field(default_factory=dict)
@@ -289,7 +289,7 @@ class Evaluated:
     score: ScoreView | None = None
     """Score of the chance that people find an image valid; None if none can be learnt."""
     unchecked: int = 0
-    """For a segmenter: number of masks of test cases that the segmenter of the profile's checks has not checked yet."""
+    """For a segmenter: number of test cases whose mask is still to be checked by the profile's own segmenter."""
 
     @property
     def doubt(self) -> str:

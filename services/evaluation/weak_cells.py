@@ -1,9 +1,9 @@
 """Search among the captions of a batch for the cells (label, edit type and alternative) in which a model is weak.
 
-The images of the batch wait, and the search draws some in each round: where it suspects a weak cell, and every fifth at
-random. All that the search knows is in the workspace: which images it chose and how, what they show by the model's
-predictions, and what people decided on them. So it resumes after a kill with the images that it had chosen, and follows
-decisions that people make in the meantime.
+The images of the batch wait, and the search draws some in each round. It chooses every fifth image at random. It
+chooses the others to answer a question, or in cells that it suspects to be weak. All that the search knows is in the
+workspace: which images it chose and how, the model's predictions on them, and people's decisions on them. So a search
+that was killed resumes with the images that it had chosen. It also follows decisions that people make in the meantime.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class CellRow:
     state: CellState
     """"weak" if detected, "unlikely" if `chance` is below `UNLIKELY`, else "open"."""
     valid: float
-    """Chance that an image of the cell is valid, 0 to 1, by those that people rejected or found invalid."""
+    """Chance that an image of the cell is valid, 0 to 1. Each image that people rejected or found invalid lowers it."""
     waiting: int
     """Number of images of the cell that could still be drawn."""
     next: int
@@ -137,12 +137,12 @@ class _Standing:
     """The captions of a batch by cell, and the results of their drawn images."""
 
     names: tuple[CellName, ...]
-    """Label, edit type and `core.words.meaning` of the alternative of each cell."""
+    """Names of the cells. Each has a label, an edit type and the `core.words.meaning` of an alternative."""
     spellings: tuple[Counter[str], ...]
     """Number of captions with each alternative of each cell."""
     cells: Cells
     waiting: tuple[tuple[Candidate, ...], ...]
-    """Images of each cell that could still be drawn: those of sources without an image in the cell."""
+    """Images of each cell that can still be drawn, one for each source that has no image in the cell yet."""
     images: Numbers
     """Number of images of each cell that count; rejected ones do not count."""
     faults: Numbers
@@ -443,13 +443,13 @@ class WeakCellSearch:
 
 
 def _open_parts(answers: Sequence[Answer]) -> Mapping[str, Part]:
-    """Return the parts of questions that are not answered yet and still have images to draw, by key."""
+    """Return, by `Part.key`, the parts of questions that have no answer yet, but have images left to draw."""
     open_ones = [one for answer in answers for one in answer.parts if one.answer == "cannot tell" and one.waiting]
     return {one.part.key: one.part for one in open_ones}
 
 
 def _valid(images: Numbers, invalid: Numbers) -> Floats:
-    """Return each cell's share of images that people did not find invalid, with two such images added to the cell."""
+    """Estimate each cell's share of valid images. Two valid images are added, so that few images decide little."""
     shares: Floats = 1 - invalid / (images + invalid + 2)
     return shares
 
