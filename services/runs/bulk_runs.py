@@ -144,7 +144,7 @@ class BulkRuns:
     @does("together-run", TogetherCommand)
     def run(self, runs: RunIds) -> DoneTogether:
         """Run the empty or stale text stages of several runs, one run after another. If the models do not fit into
-        memory together, stages of one model run for all of them before those of the next.
+        memory together, the stages of one model run for all runs before the stages of the next model.
         """
         known = self._workspace.runs.exists
         unfinished = [run_id for run_id in runs if not known(run_id) or _todo(self._states.of(run_id))]

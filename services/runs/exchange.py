@@ -3,7 +3,7 @@ images of some runs as one ZIP file with this content:
 
 images/NAME.png    contains its run, like every saved image
 masks/NAME.png     if the run has a mask, at the size of the image: a class number for each pixel
-metadata.parquet   one row per image, for Hugging Face `datasets`, which would read some names in a JSON file as dates
+metadata.parquet   one row per image, for Hugging Face `datasets` (not as JSON: `datasets` reads some names as dates)
 README.md          describes the files and how to load them; its head tells `datasets` which files are data
 edited_values.csv  how many of the values of each stage people changed in these runs, by profile and stage
 """
@@ -162,7 +162,7 @@ class Exchange:
         return Taken(run_id, cases[0].id if cases else None, message)
 
     def _case_in(self, run_id: str, embedded: EmbeddedRun) -> int | None:
-        """Return the id of a file's test case in an existing run, after adding it with its review if it is missing."""
+        """Return the id of a file's test case in an existing run. A missing test case is added with its review."""
         case = embedded.case
         if case is None:
             return None

@@ -70,7 +70,7 @@ class Gate:
     doubts: tuple[CaptionDoubt, ...] = ()
     """Ticked captions that fail a text check, in the order of the captions."""
     closed: str = ""
-    """One sentence on why nothing can be generated; "" if the gate waits for approval."""
+    """One sentence on why approval cannot make images; "" if images are planned and wait for approval."""
 
 
 def gate_of(
@@ -144,7 +144,7 @@ def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | Non
 
 
 def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:
-    """Return the seeds to try in order. The first one that plans an image which does not exist yet is used."""
+    """Return the seeds to try, in order. The gate uses the first seed that gives an image which is not made yet."""
     if drawing.seed_mode == "fixed":
         return (0,)
     if drawing.seed_mode == "random":

@@ -56,7 +56,7 @@ class ControlImages:
         return None if drawn is None else as_png(drawn, longest)
 
     def has(self, run: Run, settings: Settings) -> bool:
-        """Return True if the control image can be shown at once: no model must draw it, or a model has drawn it."""
+        """Return True if the control image can be shown at once: it needs no model, or a model has drawn it."""
         key = _key(run.source_sha, settings.conditioning, settings.generation.short_side)
         return settings.conditioning.kind not in DRAWN_BY_MODEL or self._drawn.get(key) is not None
 

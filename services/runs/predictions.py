@@ -100,7 +100,7 @@ class ModelComparison:
     outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
     """Outcomes by test case id, compared with the prediction on the source."""
     mask_kept: Mapping[int, MaskChecks] = field(default_factory=dict)
-    """By test case id: checks that the mask is kept, or words on why there are none; {} for classification."""
+    """Mask checks (is the mask kept?) by test case id, or words on why there are none; empty for classification."""
     classes: tuple[str, ...] = ()
     """All classes of the model; () if the model was not loaded yet."""
 
@@ -141,7 +141,7 @@ class PredictionService:
         self._known = Latest[Prediction](MOST_KNOWN)
         """Known predictions by the image's SHA-256 and the model's key."""
         self._pending: set[tuple[str, str]] = set()
-        """SHA-256 of the image and `model_key` of each requested prediction."""
+        """Requested predictions, each as a pair: the SHA-256 of the image, and the `model_key` of the model."""
         self._problems: dict[str, str] = {}
         self._lock = threading.Lock()
         self._compare = lru_cache(maxsize=512)(self._figures)
@@ -253,7 +253,7 @@ class PredictionService:
         return kept_checks(shares, settings.bands)
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
-        """Return the settings of a run's model under test, or of the profile's for its kind of task, or None."""
+        """Return the settings of a run's model under test (perhaps the profile's for this kind of task), or None."""
         chosen = settings.under_test
         if chosen.source == "profile":
             return self._profile.model_under_test.of(run.task.kind)

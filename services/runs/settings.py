@@ -53,7 +53,7 @@ class DefaultSettings(edit_conflicts.StateEdit):
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """Return the stage whose card shows the first section."""
+        """Return the stage whose card shows the first of the sections to reset."""
         sections = parts_of(data.get("sections"))
         return section_card(str(sections[0])) or "" if isinstance(sections, list | tuple) and sections else ""
 
@@ -126,7 +126,7 @@ class RunSettings:
     def change(self, command: edit_conflicts.StateEdit, change: Callable[[Plain], None]) -> None:
         """Apply `change` to the run's latest settings and save the result. A lock keeps other pages out.
 
-        If another page changed settings in the meantime, the person sees a message about it at the card of their own
+        If another page changed settings on the same card in the meantime, this card shows a message about the other
         change. Raises UserError, and saves nothing, if the changed settings are invalid.
         """
         with self._runs.changing:

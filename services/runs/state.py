@@ -73,7 +73,7 @@ class StageNotes:
             return {stage: text for (of_run, stage), text in self._notices.items() if of_run == run_id}
 
     def failed(self, run_id: str, stage: StageName, error: UserError, of: str = "") -> None:
-        """Record an error at a stage. `of` is the state of the run to show it in (see `Problem.of`)."""
+        """Record an error at a stage. It is shown in the state of the run that `of` describes; "" for any state."""
         insist = error.insist if isinstance(error, CanBeInsistedOn) else None
         problem = Problem(str(error), insist=insist, of=of, cannot_load=isinstance(error, CannotLoad))
         if isinstance(error, UnreadableReply):
@@ -87,7 +87,7 @@ class StageNotes:
             self._notices[run_id, stage] = text
 
     def failures(self, run_id: str) -> tuple[Failure, ...]:
-        """Return the failed images of a run, even if problems are solved, since another try takes the next seed."""
+        """Return a run's failed images. They stay when problems are solved, so that a retry takes the next seed."""
         with self._lock:
             return tuple(failure for (of_run, *_), failure in self._failures.items() if of_run == run_id)
 
@@ -172,7 +172,7 @@ class RunState:
     alternatives: Alternatives
     """The run's alternatives, with all similarities measured so far."""
     generator_runs: str = ""
-    """Words on the device that the drawing model runs on, and why; "" until this is known."""
+    """Words that say on which device the drawing model runs, and why on this one; "" until the device is known."""
     unknown_picture: str = ""
     """Notice on a source image of a kind that the profile's models do not know; "" for other images."""
     steps: RunSteps = field(default_factory=RunSteps)
@@ -283,6 +283,6 @@ class RunStates:
 
 
 def model_names(profile: Profile) -> dict[str, str]:
-    """Return names for models with local weights, whose title is only a path: the model family by title."""
+    """Return the family name of each model with local weights, by the model's title, which is only a path."""
     used = profile.weights().values()
     return {weights.title: weights.family for weights in used if weights.family and weights.local() is not None}

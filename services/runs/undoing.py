@@ -51,8 +51,8 @@ class Undoing:
         ] = None,
         tab: Tab = "",
     ) -> Undone:
-        """Undo the last step of a run: an edit, a run of stages, or a change of the task, settings, a verdict or the
-        name. Images stay. Raises UserError if there is no such step, or if it changed the recipe and the run is busy.
+        """Undo the last step of a run: an edit, a stage's new values, a verdict, or a change of name, task or settings.
+        Images stay. Raises UserError if there is no such step, or if the step changed the recipe and the run is busy.
         """
         with self._runs.changing:
             steps = self._workspace.steps.of(run)
@@ -78,8 +78,8 @@ class Undoing:
         return steps.edit_of(stage) if stage in recipe_of(self._workspace.runs.get(run_id).recipe).names else None
 
     def _take(self, run_id: str, tab: str, step: UndoStep, what: Way) -> None:
-        """Undo or redo a step, remove notes at the stages that it changed, and record that the page `tab` changed them.
-        Raises UserError if the step changed the recipe and the run is busy.
+        """Undo or redo a step, and record that the page `tab` made this change. Remove the notes at the stages that the
+        step changed. Raises UserError if the step changed the recipe and the run is busy.
         """
         if ("recipe",) in step.changed:
             self._jobs.require_idle(run_id)
