@@ -24,10 +24,10 @@ KEPT = 8
 QUICK_SECONDS = 0.1
 """Maximum seconds that a quick analysis takes. A quick analysis is repeated after every change."""
 SHARE, LONGEST_SECONDS = 0.05, 20.0
-"""Limits for a slower analysis: the maximum share of the time spent on repeating it, and the maximum age in seconds of
-an old analysis that is still shown."""
+"""Limits for a slower analysis, which is shown for a while after the study changed. It is repeated when its age exceeds
+the seconds that it took divided by `SHARE`, and at the latest after `LONGEST_SECONDS`."""
 Stamp = tuple[object, object]
-"""State and revision number of a study. The revision differs after any change; a new state is shown at once."""
+"""State and revision number of a study. A page may show an analysis of an old revision, but not of an old state."""
 
 
 @dataclass(frozen=True)

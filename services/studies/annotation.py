@@ -68,7 +68,7 @@ class AnnotationStep:
     """A sentence for the worker; "" if there is nothing to say beside the item."""
     study: Study
     done: int
-    """Number of answered items. Includes control items, to hide them; in quiz or training, only its items."""
+    """Number of answered items, including control items; during a quiz or training, only items of that part."""
     left: int
     """Number of items still to come, including control items; in quiz or training, only its items."""
     assignment: Assignment | None = None
@@ -82,7 +82,7 @@ class AnnotationStep:
     person: tuple[PersonQuestion, ...] = ()
     """Optional questions about the worker, asked once; empty unless the status is "person"."""
     completion: tuple[str, str] = ("", "")
-    """Completion code and return address for a panel's participant, with the status "done" or "closed"."""
+    """Completion code and return address of a panel participant; empty unless the status is "done" or "closed"."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class AnnotationService:
         """Returns, by study id, the SHA-256 of the images that a worker may judge now."""
 
     def places(self, worker: str) -> tuple[ListedStudy, ...]:
-        """Return a worker's studies: running ones first, and studies of the same state with work left first."""
+        """Return a worker's studies: running ones first, and in each state those with work left before the others."""
         listed = []
         for study_id in self._studies.workers.enrolled(worker):
             study, enrolment = self._of(study_id, worker)
@@ -207,9 +207,9 @@ class AnnotationService:
         worker: str,
         answers: Annotated[GivenAnswers, Field(description="The answer by the text of each question")],
     ) -> AnnotationStep:
-        """Store the worker's answers to the questions about themselves, apart from the votes, and return the next step.
-        Each question may be skipped. Later answers change nothing. Raises NotYours, or UnfitAnswers for an answer that
-        is too long or not offered.
+        """Store the worker's answers to the questions about themselves, separately from the votes, and return the next
+        step. Each question may be skipped. Later answers change nothing. Raises NotYours. Raises UnfitAnswers if an
+        answer is too long or was not offered.
         """
         self._of(study, worker)
         typed = {}
@@ -352,7 +352,7 @@ class AnnotationService:
         return standing(self._studies.workers.get(worker), enrolment, rules)
 
     def _require(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> None:
-        """Raise Over if the study is closed, VoteRefused if the picture is lost, WorkerNotAllowed for this worker."""
+        """Raise Over for a closed study, VoteRefused for a lost picture, WorkerNotAllowed if no answer is allowed."""
         if study.state == "closed":
             raise Over("This study is closed: it takes no more answers. Those that you have sent are kept.")
         if self._lost(assignment.item):
@@ -363,7 +363,7 @@ class AnnotationService:
             raise WorkerNotAllowed(now.text or f"The {kind} is over: please go on with what comes next.")
 
     def _judged(self, study: Study, enrolment: Enrolment) -> tuple[Study, Enrolment]:
-        """Exclude the worker if the control policy requires it. Return study and enrolment as they are then."""
+        """Exclude the worker if the control policy requires it. Return study and enrolment after this decision."""
         if study.state != "closed" and enrolment.exclusion is None and not enrolment.readmitted:
             reason = judge(study.rules.controls, enrolment.controls_seen, enrolment.controls_right)
             if reason:
