@@ -40,7 +40,7 @@ class Part:
     """One of the things that a job makes, such as an image. A job makes its parts one by one, or a few at a time."""
 
     id: int
-    """Zero-based position of the part at the start of the job."""
+    """Zero-based position that the part had when the job was created."""
     name: str
     state: PartState = "waiting"
 
@@ -92,8 +92,8 @@ class JobView:
 
 
 def _moved_up(line: Iterable[T], moves: Callable[[T], bool], waits: Callable[[T], bool]) -> list[T]:
-    """Return a queue of jobs or images after one is moved up: the first waiting one that `moves` accepts changes places
-    with the waiting one before it. `waits` returns True for those that wait.
+    """Return a queue of jobs or images in which one item has changed places with the waiting item before it. The moved
+    item is the first waiting item for which `moves` returns True. `waits` returns True for items that wait.
     """
     moved = list(line)
     places = [place for place, one in enumerate(moved) if waits(one)]

@@ -313,7 +313,7 @@ class ExampleWorkspace:
         )
 
     def _batch(self, kind: TaskKind) -> int | None:
-        """Return the number of the example's batch for a kind of task, recorded or not; None if there is no batch."""
+        """Return the number of the example's batch for a task, even if the record lacks it; None if none exists."""
         record = self._workspace.example.record()
         if record is None or not self.offered:
             return None
