@@ -28,7 +28,7 @@ TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "start", "edits"})
 """Facets that are hidden if all images have the same value."""
 _USED = DataTable(__file__, str, "used")
-"""Texts for filters that only links to the gallery use, such as `run`. This column does not offer them."""
+"""Text of a filter, such as `run`, in the list of applied filters. The value of the filter replaces "{}"."""
 _STANDING_WORDS = {"newly wrong": "newly wrong", "wrong": "wrong before too", UNREAD: "not asked yet"}
 Chip = tuple[tuple[str, str], str, int | None, str]
 """A filter value: (name, value) in the address, text, number of its images or None, and a unique key."""
@@ -191,8 +191,8 @@ def _histogram(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | No
 
 
 def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[list[Chip], Html]:
-    """Return filter values for images with a score from the threshold on, below it, and without one. Return also the
-    histogram of the scores.
+    """Return (filter values, histogram of the scores). The values are: a score of at least the threshold, a score below
+    the threshold, and no score.
     """
     half = runs[0].agreement.threshold
     numbers = {ScoreBand(half): counts.at_least, ScoreBand(None, half): counts.below, None: counts.not_scored}

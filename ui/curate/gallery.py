@@ -1,6 +1,6 @@
 """The gallery at /curate/: filters, a grid of any number of images, and one image enlarged with all facts about it. The
-address holds filter and order, so that people can save and send it. The page contains the first images. The script
-(`curate.js`) requests others by their place in the order when they come into sight.
+address holds filter and order, so that people can save and send it. The page contains the first images. When a
+person scrolls, the script (`curate.js`) requests further images by their position in the order.
 """
 
 from __future__ import annotations

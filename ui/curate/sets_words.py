@@ -48,7 +48,7 @@ class FormatWords:
     line: str
     """Line of Python that loads the format. SET is replaced by the unpacked folder."""
     folders: Mapping[str, str] = field(default_factory=lambda: {"validation": "validation", "": "unsplit"})
-    """Folder name of each split whose folder has another name than the split; "" is for images without a split."""
+    """Folder name by split. The key "" is for images without a split. Any other split gives its name to its folder."""
 
     def line_of(self, folder: str, splits: Collection[Split]) -> str:
         """Return the line of Python that loads the test split from `folder`, or another split if none exists."""
