@@ -24,8 +24,8 @@ axis of the plot. Last come the figures as text, each with the reason if it has 
 
 
 def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:
-    """Return the section that compares two evaluations: the better model (`compared`), the figures of both, and the
-    effect of edits and classes on each.
+    """Return the section that compares two evaluations. It says which model is better (`compared`), and shows
+    the figures of each evaluation: for all images, by edit, and by class.
     """
     first, second = pair
     if first.kind != second.kind:
@@ -102,8 +102,8 @@ def _class_changes(evaluated: Evaluated) -> dict[str, tuple[Figure, int]]:
 def _dots(
     title: str, rows: Sequence[Mapping[str, tuple[Figure, int]]], lacks: str, say: Callable[[float | None], str]
 ) -> Dots:
-    """Return a row for each name, such as a class, with a dot for each model. `rows` has for each model the figure and
-    the number of test cases by name. `lacks` is the text for a missing figure. `say` writes a figure as text.
+    """Return a row for each name, such as a class, with a dot for each model. `rows` has one mapping for each model,
+    from a name to (figure, number of test cases). `lacks` is the text for a missing figure. `say` formats a figure.
     """
     nothing = Figure(None, why=lacks), 0
     both = {name: [of.get(name, nothing) for of in rows] for name in dict.fromkeys([*rows[0], *rows[1]])}

@@ -60,7 +60,7 @@ class Stand:
     refused: str = ""
     """Sentence on why the evaluation cannot continue; "" if it can."""
     control: WorkView | None = None
-    """Job that draws the control set (images without an edit), or None. It is read before the images, to miss none."""
+    """Latest job that draws the control set (images without an edit), or None. The job is read before the images."""
 
     @property
     def at_work(self) -> bool:
@@ -89,8 +89,8 @@ class Stand:
 
 
 def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], chosen: ModelChoice | None) -> Html:
-    """Return the list of subjects: every version of every test set, and the gallery. `gallery` is its number of images
-    by task. An empty list explains how to get images. `chosen` is the model if a person chose it first.
+    """Return the list of subjects: every version of every test set, and the gallery. `gallery` maps a task to
+    the gallery's number of images. An empty list explains how to get images. `chosen` is None before a model is chosen.
     """
     key = chosen.key if chosen is not None else ""
     return render("subjects", subjects=subjects, gallery=gallery, chosen=chosen, key=key, does=DOES)
@@ -139,7 +139,7 @@ _FILES = {"html": "one HTML file", "markdown": "Markdown", "latex": "LaTeX table
 def list_page(
     subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], models: Html, chosen: ModelChoice | None
 ) -> str:
-    """Return the page with all subjects to evaluate. `models` is its part about the chosen model or the choice."""
+    """Return the page with all subjects to evaluate. `models` is the part about the chosen model or all models."""
     content = render("list", models=models, subjects=subjects_part(subjects, gallery, chosen))
     return _page("Evaluate", content)
 

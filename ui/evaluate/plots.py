@@ -13,7 +13,7 @@ from services.evaluation.types import Cell, CellKind
 from ui.study.plots import Axis
 
 FOUND_STEPS = 60
-"""Number of steps of the curve that counts the faults among the first images."""
+"""Number of steps of a curve that shows how many faults a person finds by looking at images in a given order."""
 
 
 def change_axis(figures: Iterable[Figure]) -> Axis:

@@ -25,7 +25,7 @@ _WORDS = {OURS: "ours", RANDOM: "at random", ENTROPY: "least sure first (entropy
 _LOOKS = {OURS: "first", ENTROPY: "second", GINI: "third", RANDOM: "zero"}
 """Line style for each order of images. The legend lists them in this order."""
 Listed = Callable[[Sequence[int], int], str | None]
-"""Function that returns the gallery's address for entries, with one of them enlarged (0: none); None if too long."""
+"""Function from (entries of images, entry to enlarge or 0) to a gallery address, or to None if that is too long."""
 
 
 def most_shown(cases: int) -> int:

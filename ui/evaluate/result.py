@@ -30,7 +30,7 @@ MOST_NARROW = 6
 """Maximum number of labels for which two matrices fit side by side on a laptop."""
 _WRONG = {"classification": "wrong", "segmentation": "loses a class"}
 NAMED_FEW = 3
-"""Maximum number of names in the line that unfolds rows with few test cases."""
+"""Maximum number of rows that are named while the rows with few test cases are hidden."""
 SHOWN_ROWS = 10
 """Maximum number of visible rows of a table; the rest unfolds."""
 MOST_ROWS = 100
@@ -133,15 +133,15 @@ def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Seq
 
 
 def _columns(found: Evaluated, classes: int, labels: int) -> str:
-    """Return the CSS classes for three columns. The third is placed below the tables or below the matrices, whichever
-    are shorter. `classes` and `labels` are their numbers of rows.
+    """Return the CSS classes for three columns. The third column is placed below the shorter of the other two:
+    tables or matrices. `classes` is the number of rows in the table of classes, `labels` the number in a matrix.
     """
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), adjacent) for adjacent in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
 
 
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool) -> bool:
-    """Return True if the tables are probably shorter than both matrices, which stand side by side if `adjacent`."""
+    """Return True if the tables are probably shorter than the column of both matrices (side by side if `adjacent`)."""
     table = first_table(found)
     edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
     tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8
@@ -150,8 +150,9 @@ def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool
 
 
 def worst_few(what: str, rows: Sequence[tuple[str, int, int]]) -> str:
-    """Return text for the line that unfolds rows with few test cases: the first names with wrong ones; "" without any.
-    Each of `rows` has a name, the number of wrong test cases and of all. `what` names the error, such as "newly wrong".
+    """Return text on hidden rows, which have few test cases, such as "; newly wrong: fog 2 of 3, rain 1 of 4". The text
+    names the first rows with a wrong test case. Without such rows, it is "". Each of `rows` has a name, the number of
+    wrong test cases, and the number of all test cases. `what` names the error.
     """
     few = [f"{name} {wrong} of {cases}" for name, wrong, cases in rows if wrong and cases < FEWEST_CASES]
     return f"; {what}: {', '.join(few[:NAMED_FEW])}" if few else ""

@@ -76,8 +76,8 @@ class _Pages:
         return [one for one in self.studio.retrainings.trained() if one.found.kind == kind]
 
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
-        """Return the part about a model that was chosen before the images, and this model. If none is chosen, return
-        the part with all models, and None. Raises UserError if the chosen model is gone.
+        """Return (part of the page about the chosen model, this model). If no model is chosen yet, return (part with
+        all models, None). Raises UserError if the chosen model is gone.
         """
         if not place.key:
             return page.models_part(self.evaluations.models(), place, self.studio.retrainings.trained()), None
@@ -154,7 +154,7 @@ class _Pages:
         return render("factors", found=found, refused=refused, **values)
 
     def focus(self, place: Place) -> Html:
-        """Return the section on where in an image the model looks, or the progress of computing it, or why not."""
+        """Return the section on where in an image the model looks: figures, their progress, or why there are none."""
         work = next(iter(self.studio.focus.work.of(about(self.asked(place)))), None)
         found, refused = (None, "") if work is not None and work.active else self.focus_figures(place)
         return render("focus", found=found, work=work, refused=refused, acts=True)
