@@ -48,7 +48,7 @@ def explained(check: Check) -> str:
 
 
 def _figure(check: Check) -> tuple[str, str]:
-    """Return a check's figure and threshold, such as ("0.82", ", from 0.60"). Without a figure, return words."""
+    """Return the texts for a check's figure and threshold, such as "0.82" and ", from 0.60". The texts may be empty."""
     if check.value is None or words_of(check).yes_or_no:
         return "cannot tell" if check.passed is None else "", ""
     requirement = "" if check.threshold is None else f", from {_rounded(check, check.threshold)}"

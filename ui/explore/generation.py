@@ -35,7 +35,7 @@ OPEN_SECTIONS = ("generation", "conditioning")
 NAMES: Mapping[ControlKind, str] = DataTable(__file__, str, "names")
 MEANINGS: Mapping[ControlKind, str] = DataTable(__file__, str, "meanings")
 SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
-"""Minimum, maximum and step of each slider. The median is 0 (off) or odd. Its slider has odd numbers; 1 means off."""
+"""Minimum, maximum and step of each slider. The slider of the median filter has odd numbers; 1 turns the filter off."""
 
 
 def generation_card(state: RunState, profile: ProfileOptions) -> Html:

@@ -19,7 +19,7 @@ for _name, _value in (("MISSING_WORDS", MISSING), ("LOADING_WORDS", STILL_LOADIN
 
 
 class SaysWhatIsMissing:
-    """ASGI middleware, inside Gradio before compression. It inserts `_FIRST` into the Explore page's document."""
+    """ASGI middleware that inserts `_FIRST` into the Explore page's document. Gradio compresses this document later."""
 
     def __init__(self, app: Application) -> None:
         self.app = app

@@ -137,7 +137,7 @@ class PageValues:
     comparison: ModelComparison
     """Results of the model under test on the images of the open run."""
     edited: tuple[EditedShare, ...] | None
-    """Share of values that people changed, by stage; None while this list is closed."""
+    """Shares of values that people changed, by profile and stage; None while the page hides the list of the shares."""
     together: TogetherState
     """The selected runs; empty while a run is open."""
     example: ExampleView | None
@@ -183,7 +183,7 @@ class Explorer:
         return {**self._reply(done, batch), "ended": ended}
 
     def perform(self, run_id: str, action: Action, tab: str = "") -> Performed:
-        """Perform one action on the page that shows `run_id`. Return a UserError as a problem with its card."""
+        """Perform one action on the page of run `run_id`. On UserError, return its message and the card to show it."""
         name, fields = action.name, action.fields
         if name == "poll":
             return Performed(run_id)
@@ -240,7 +240,7 @@ class Explorer:
         return self._take(body, lambda data: {"said": self.studio.runs.give_mask(body.run, data, body.classes)})
 
     def _take(self, body: GivenFile, take: Callable[[bytes], Reply]) -> Reply:
-        """Read an uploaded file. The reply has a "problem" if refused, and "offer": "new" if it can begin a run."""
+        """Read an uploaded file. The reply to a bad file has a "problem"; also "offer": "new" if it can begin a run."""
         try:
             return {"problem": "", **take(uploaded(body.path).read_bytes())}
         except NoRun as error:

@@ -23,7 +23,7 @@ CONTROL = "drawing the control image"
 
 UNKNOWN_PICTURE = "not a drawn scene"
 WORTH_A_MARK = 3
-"""Minimum number of words far from a change that are marked, so that small windows can hide them."""
+"""Minimum number of successive words, far from any change, that get a mark. Small windows hide marked words."""
 _POINTS = (".", ",", ";", ":", "!", "?")
 _ICONS = DataTable(__file__, str, "icons")
 
@@ -172,6 +172,6 @@ def about(value: float) -> str:
 
 
 def short_model(name: str, known: Mapping[str, str]) -> str:
-    """Return a model's short name: from `known`, or the end of its id. Of names joined by " + ", shorten each."""
+    """Return a model's short name: from `known`, or the end of its id. Names joined by " + " are each shortened."""
     parts = without_hashes(name).split(" + ")
     return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in parts)

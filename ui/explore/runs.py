@@ -30,7 +30,7 @@ SHOWN = 12
 
 def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | None = None) -> Html:
     """Return the list of runs and of deleted runs. `edited` holds the shares of values that people changed, or None
-    while that part is closed.
+    while the list of these shares is closed.
     """
     now = datetime.now().astimezone()
     by_profile = groupby(edited or (), lambda share: share.profile)
@@ -188,7 +188,7 @@ def _results(state: RunState) -> str:
 
 
 def _drawn(state: RunState) -> bool:
-    """Return True if a run has images of its current captions. An approval then draws further images."""
+    """Return True if a run has at least one image that was drawn from its current captions."""
     return len(state.outdated) < len(state.run.test_cases)
 
 

@@ -157,7 +157,7 @@ def caption_card(state: RunState) -> Html:
 
 
 def _marked(text: str, task: Task) -> list[Child]:
-    """Return the text with the words marked that the task protects."""
+    """Return the text with a mark around all words that the task protects."""
     parts: list[Child] = []
     at = 0
     for start, end in protected_spans(text, task):

@@ -110,7 +110,7 @@ def strip(
 
 
 def picture_column(state: RunState, view: View, comparison: ModelComparison) -> Html:
-    """Return a result, or the image that is being drawn, with all facts; the source if there is no result."""
+    """Return one picture with all facts: a result or the image being drawn. Without these, it is the source."""
     results = strip_of(state, comparison, view.only)
     case = next((result for result in results.all if result.id == view.case), results.first)
     followed = case is not None and (view.follow or view.mode == MODE)
