@@ -48,8 +48,8 @@ from ui.scripts.uploads import file_data, keep_to_uploads, new_upload, uploaded
 AWAKE_SECONDS = 10.0
 """Seconds after a call during which the queue is polled often, as more calls are likely."""
 AWAKE, ASLEEP = 0.001, 0.1
-"""Seconds between two checks of the queue, soon after a call and otherwise. A call after a pause waits half of the
-second number on average.
+"""Seconds between two checks of the queue: soon after a call, and otherwise. The first call after a pause waits
+`ASLEEP` / 2 on average.
 """
 
 
@@ -78,13 +78,13 @@ PATH = "/endpoints"
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
 """Commands for pages only: they update a form, manage tokens, or read any folder. Scripts use `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
-"""Fields that describe the page that sends a command, and its form. Scripts fill in only the required ones."""
+"""Fields of commands that describe the sending page and its form. A script fills in such a field only if required."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
 """Seconds between two checks of a watched job, and until its unchanged state is sent again. By repeating it, Gradio
 notices that a client is gone, and ends its watcher."""
 MOST_WATCHERS, MOST_OF_A_TOKEN = 200, 20
-"""Maximum number of watchers (calls that follow a job), of all callers and with the same token. Beyond the first number
-watchers wait, beyond the second they are refused."""
+"""Maximum number of watchers (calls that follow a job): of all callers together, and with the same token. A watcher
+beyond `MOST_WATCHERS` waits for its turn. A watcher beyond `MOST_OF_A_TOKEN` is refused."""
 SAID_IN_A_SECOND = 25
 """Maximum progress updates per second for all watchers together, so that jobs keep the processor."""
 KNOWN_CALLERS = 40
@@ -435,7 +435,7 @@ def schema_of(command: type[Command]) -> Mapping[str, Any]:
 
 
 def _add_shaped(function: Callable[..., Any], command: type[Command], queue: bool) -> None:
-    """Register an endpoint. `function` gives its name, parameters and description; the command's schema the types."""
+    """Register an endpoint that calls `function`. Its name, parameters, types and description come from the command."""
     fields = fields_of(command)
     parameter = partial(inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = [parameter(name, default=_default(field), annotation=Any) for name, field in fields.items()]

@@ -182,7 +182,7 @@ def _begin(sent: ImportImages, imports: ImportService) -> ImportState:
 
 
 def _linked(file: Path, name: str) -> Path:
-    """Link a file under another name into a new folder of the uploads. Copy it only if that is another disk."""
+    """Link a file under another name into a new folder of the uploads. Copy the file if it cannot be linked."""
     to = new_upload(name)
     try:
         os.link(file, to)

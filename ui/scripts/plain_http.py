@@ -1,6 +1,6 @@
-"""Plain HTTP for scripts: converts requests to the form that Gradio takes, and refusals to one sentence, between the
-guard and Gradio. Gradio takes the values of a call as a complete list. Here they may also come by name, without those
-that have a default. A mistake gets one sentence and a fitting status, where Gradio answers 500 or several lines.
+"""Middleware between the guard and Gradio, for scripts that use plain HTTP. Gradio takes the values of a call as a
+complete list. A script may instead send values by name, and leave out a value that has a default. The reply to a
+mistake is one sentence with a fitting status. Gradio alone would answer with status 500, or with several lines.
 """
 
 from __future__ import annotations

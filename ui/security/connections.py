@@ -34,13 +34,13 @@ class Patience:
     most: int = MOST
     """Maximum number of connections. Beyond it, the one that has waited longest for its client is closed."""
     head: float = 20.0
-    """Maximum seconds until the headers are complete, from the connection or the first byte of a later request."""
+    """Maximum seconds until all headers have arrived. Time starts with a connection or a later request's first byte."""
     body: float = 30.0
-    """Seconds that any body may take. A body that takes longer must arrive at `rate` or faster."""
+    """Seconds that a body may take at any speed. After this time its average speed must be at least `rate`."""
     rate: float = 2000.0
     """Minimum bytes per second of a body. Even slow connections are far faster."""
     unread: float = 60.0
-    """Maximum seconds during which a client may read nothing of a reply that waits for it."""
+    """Seconds after which a connection is closed if its client has read nothing of the waiting reply."""
     look: float = 5.0
     """Seconds between two checks of a connection."""
     there: OrderedDict[Connection, None] = field(default_factory=OrderedDict)
@@ -106,7 +106,7 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def _sends(self) -> bool:
-        """Return True if the server waits for (more of) a request. False while it pauses reading itself."""
+        """Return True if the server waits for the client to send; False while the server itself has paused reading."""
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.flow.read_paused
 
     def _look_later(self) -> None:

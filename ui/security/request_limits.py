@@ -140,7 +140,7 @@ def refusal(error: UserError, usual: int = 400) -> JSONResponse:
 
 
 async def answered(request: Request, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Response:
-    """Reply to a JSON object from one of our pages with the result of `act`, which runs in its own thread."""
+    """Call `act` in a thread with the JSON object that one of our pages posted. Reply with the result of `act`."""
     try:
         return JSONResponse(await run_in_threadpool(act, await posted(request)))
     except UserError as error:

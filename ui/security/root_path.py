@@ -1,6 +1,6 @@
 """Service below a root path, at which a proxy serves the studio. The root path is removed from each request first, and
-added to redirects and cookies of replies. All routes, the guard and the limits use addresses without it. Addresses on
-pages get it in `ui/addresses.py`.
+added to redirects and cookies of replies. All routes, the guard and the limits use addresses without the root path. In
+addresses on pages, `ui/addresses.py` adds the root path.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BelowRootPath:
             await self.app(scope, receive, send)
 
     def _answer(self, connection: HTTPConnection) -> Response | None:
-        """Return a refusal of any other root path, a redirect if only the "/" at the end is missing, else None."""
+        """Return a refusal if the proxy has another root path, a redirect if only the last "/" is missing, or None."""
         path = "".join(part.strip().rstrip("/") for part in connection.headers.get("x-forwarded-prefix", "").split(","))
         if path and path != self.root_path:
             here = f"with --root-path {self.root_path}" if self.root_path else "without a path"
