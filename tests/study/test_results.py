@@ -177,7 +177,7 @@ def test_before_and_after_an_exclusion():
     few_seen = "5 workers with 14 counted votes were not judged, as they had seen fewer than 4 control items."
     assert few_seen in paragraph(told)
     assert "not judged" not in text and all(worker.judged for worker in closed.workers)
-    assert "saw 1 of the 4 control items after which the rule judges" in str(all_workers(told))
+    assert "saw 1 of the 4 control items that the studio needs to judge a worker" in str(all_workers(told))
     # Readmitted: the first five count again, the late ones do not.
     readmitted = sound(analyse(data(items, votes)))
     assert (readmitted.votes_surplus, readmitted.votes_counted) == (2, 15)

@@ -13,7 +13,7 @@ from core.studies import SCALE
 from core.study_report import Slice, WorkerFigures
 
 STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
-"""Values at which an axis of shares may begin. Dots, unlike bars, need not start at 0; this value has a label."""
+"""Values at which an axis of shares may begin. The start of an axis is labelled, as it is often not 0."""
 LOW = 0.9
 """Share below which a value is drawn in another colour, to stand out. Nothing else depends on it."""
 STEPS = 200
@@ -95,7 +95,7 @@ class Scatter:
     """The plot of workers: median seconds per vote (logarithmic) against agreement with the consensus."""
 
     fast: str | None
-    """Position of the shortest time for a vote by the rules, or None if it is outside the plot."""
+    """Position of the time below which the rules call a vote too fast; None if this time is outside the plot."""
     seconds: list[tuple[int, str]]
     shares: list[tuple[str, float]]
     dots: list[tuple[WorkerFigures, str, str, str, str]]

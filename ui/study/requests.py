@@ -43,7 +43,7 @@ class Shown:
 
     @classmethod
     def of(cls, sent: object) -> Shown:
-        """Parse the state of a page. Invalid values are ignored, since none of them is saved."""
+        """Parse the state of a page. A default replaces an invalid value, since the state is never saved."""
         page: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
         plan = page.get("plan")
         try:
@@ -54,7 +54,7 @@ class Shown:
 
 
 Show = Callable[[Any, Any, Shown], Reply]
-"""Function that returns the JSON of a reply from a command, its result, and the state of the page."""
+"""Function from (command, its result, state of the page) to the JSON of the reply."""
 
 
 def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> None:
@@ -108,7 +108,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
-        """Import a file of votes. With the name "look" only describe it; with "even-so" skip rows without a vote."""
+        """Import a file of votes. If `name` is "look", only describe it; if "even-so", skip rows without a vote."""
 
         def take(file: Path) -> Reply:
             if name == LOOK:
@@ -124,7 +124,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
 
 def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] = ()) -> Reply:
-    """Return the parts of a draft's page, the parts in `redraw`, and problems with what a person typed."""
+    """Return new parts of a draft's page, and problems with what a person typed. Also return the parts in `redraw`."""
     study, items = draft.study, draft.items
     parts: dict[str, Html] = {
         "part-plan": setup.plan_figures(study.rules, setup.plain(items), page.plan),

@@ -87,8 +87,8 @@ def _votes(result: QuestionResult) -> dict[str, int]:
 
 
 def slices(report: StudyReport) -> Html | None:
-    """Return the share of valid images by the model under test's result, by sample, class and edit type. None if there
-    is nothing to group by.
+    """Return the shares of valid images, grouped in four ways: by whether the model under test is right, by sample, by
+    class, and by edit type. None if there are no groups.
     """
     titles = ("Model under test", "By sample", "By class", "By edit type")
     named = zip(titles, _named(report.image_slices), strict=True)
@@ -130,6 +130,6 @@ def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
 
 
 def _question(result: QuestionResult, is_only: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
-    """Return a question, its votes by answer, its groups of images (empty if it is the only one), and their axis."""
+    """Return a question, its votes by answer, its groups of images (none if `is_only`), and the axis for the groups."""
     parts = [] if is_only else [named for _, found in _named(result.slices) for named in found]
     return result, _votes(result), parts, share_axis(part for _, part in parts)

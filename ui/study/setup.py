@@ -189,7 +189,7 @@ def _rare(place: int, questions: Sequence[Question]) -> tuple[str, str, list[tup
 
 
 def draw_form(models: Sequence[str], recipes: Recipes, kind: str, button_words: str = "Add them") -> Html:
-    """Return the form that draws images for a study. A sentence with gaps is the filter; a note counts the images."""
+    """Return the form that draws a sample of images for a study. Its filter is a sentence with gaps to fill in."""
     return render(
         "study/draw.html",
         models=[(key, model_name(key)) for key in models],
@@ -255,7 +255,7 @@ def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]
 
 
 def given_shown(items: Sequence[Item], kind: str) -> Html:
-    """Return the items with a known answer of one kind, such as "training"."""
+    """Return the items of one kind: "control", "quiz" or "training". These items have a known answer."""
     of_kind = [item for item in items if item.kind == kind]
     made = Counter(str(item.origin[MADE]) for item in of_kind if MADE in item.origin)
     supplied = len(of_kind) - sum(made.values())
