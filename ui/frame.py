@@ -59,7 +59,7 @@ def page(
     sheets: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> str:
-    """Return a page for the lead as a document. `here` is a name in NAVIGATION, `ends` the status in the header."""
+    """Return a page for the study lead. `here` is a name in NAVIGATION. `ends` is the status in the header."""
     body = render("page.html", header=header(here, ends), content=content)
     return document(title, body, sheets=sheets, scripts=(LEAD, *scripts))
 

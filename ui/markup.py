@@ -37,8 +37,8 @@ def el(name: str, /, *children: Child, **named: Attribute) -> Html:
 
 def attributes(**named: object) -> Html:
     """Return attributes as HTML, each after a space. Underscores in names become hyphens; one at the end is dropped.
-    Attributes of None, of False and of Jinja's `"x" if y` with a false `y` are left out. An attribute of True has no
-    value.
+    An attribute is left out if its value is None, False or undefined. In Jinja, `"x" if y` is undefined if `y` is
+    false. For the value True, only the name is written.
     """
     parts = []
     for key, value in named.items():

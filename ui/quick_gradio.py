@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 @contextmanager
 def no_stubs() -> Iterator[None]:
-    """Keep Gradio from writing type stubs within the `with` block. It finds no component files, so it skips them."""
+    """Keep Gradio from writing type stubs within the `with` block. Gradio skips a component whose file is not found."""
     plain = inspect.getfile
 
     def getfile(thing: Any) -> str:
@@ -27,7 +27,7 @@ def no_stubs() -> Iterator[None]:
 
 @contextmanager
 def no_server() -> Iterator[None]:
-    """Keep Gradio from making a server for pages built within the `with` block, as they are mounted in ours."""
+    """Keep Gradio from making a server for a page built within the `with` block. The studio's own server serves it."""
     from gradio.routes import App
 
     with patch.object(App, "create_app"):

@@ -98,7 +98,7 @@ def fetched(make: Callable[[], Mapping[str, Any] | Response], without_field: int
 def watched(
     revisions: Revisions, seen: str, make: Callable[[], Mapping[str, Any]], without_field: int = 400
 ) -> Response:
-    """Return the result of `make` as JSON with the current revision. If the page has `seen` it, skip `make`."""
+    """Return the result of `make` and the revision as JSON; only {"same": true} if `seen` is the current revision."""
     # Read the revision before the state, so that a change in between is fetched twice and never missed.
     revision = revisions.now()
     return fetched(lambda: {"same": True} if seen == revision else {"revision": revision, **make()}, without_field)
