@@ -81,9 +81,9 @@ class Join(Command, name="join"):
 
 
 class _Tries:
-    """Limits tries with wrong codes, or wrong links. Each wrong text has its own limit per address, so that one person
-    does not block a school class behind the same address. The limit for all wrong texts of an address is higher than
-    people reach by mistyping. Guessing within it is hopeless, since a code has 80 random bits.
+    """Limits failed tries with codes and links, per address. The limit for one wrong text blocks only this text,
+    so that one person does not block a school class behind the same address. The limit for all wrong texts together is
+    so high that mistyping does not reach it. Guessing is still hopeless, since a code has 80 random bits.
     """
 
     def __init__(self) -> None:

@@ -1,13 +1,13 @@
 """Control, quiz and training items that the studio makes from source images, kept up to date with their draft.
 
-Items that a person gave stay unchanged. If all items of a kind are a person's, the studio makes none of this kind.
+Items that a person gave stay unchanged. If a person gave all items of a kind, the studio makes none of this kind.
 Items that a person removed or marked are not made again.
 
-No two made items show equal pictures: an annotator could recognise the repetition, and so an item with a known answer.
-If there are fewer source images than items to make, a source is used again in a disguise: in another light, as a
-generated image may show it. If the study shows the source beside an item, even the first use is disguised. A disguise
-changes only brightness and colour, by the same amount everywhere, so that content and positions stay. A picture of a
-training item is in no control or quiz item.
+No two made items show equal pictures. An annotator could recognise a repeated picture, and conclude that its item has a
+known answer. If there are fewer source images than items to make, a source image is used again in a disguise: with
+changed light and colours, as in generated images. If the study shows the source beside an item, even the first use is
+disguised. A disguise changes only brightness and colour, by the same amount everywhere, so that content and positions
+stay. A picture of a training item is in no control or quiz item.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ LOOKS = (
     ((0.84, 0.96), (0.95, 1.15), -0.10),
     ((0.60, 0.70), (0.60, 0.80), 0.06),
 )
-"""The disguises from number 1: ranges of brightness and saturation, as factors, and warmth, as the share that red gains
-and blue loses."""
+"""The disguises; the first has number 1. Each has a range of factors for the brightness, a range of factors for the
+saturation, and the warmth: the share by which red rises and blue falls."""
 Disguise = Callable[[str, int], str]
 """Function that returns the SHA-256 of a disguised copy of an image. Each number from 1 gives a different copy."""
 _STEPPING = threading.Lock()
@@ -88,7 +88,9 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
 
 
 def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
-    """Record in the rules that the made items in `gone`, except those in `stay`, are not made again as any kind."""
+    """Record in the rules that the studio must not make the items `gone` again, neither as control nor as quiz nor as
+    training items. Items that a person gave, and items that equal one in `stay`, are not recorded.
+    """
     rules = studies.get(study_id).rules
     staying = {what_it_shows(item) for item in stay}
     new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in _KNOWN]

@@ -49,13 +49,13 @@ class Adjudicated:
 
 
 def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the questions of items that have no consensus and wait for no vote. Ratings are left out."""
+    """Return the cases where a question about an item has no consensus and gets no more votes, except ratings."""
     scales = _scales(report)
     return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
 
 
 def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the disagreements, with ratings on a scale last. Ratings closer than `FAR` are left out."""
+    """Return the disagreements. Ratings on a scale come last; ratings that differ by less than `FAR` are left out."""
     scales = _scales(report)
     others = [case for case in report.disagreements if case.question not in scales]
     far = [case for case in report.disagreements if case.question in scales and _spread(case) >= FAR]
@@ -102,7 +102,7 @@ class StudyDecisions:
 
     @does("approve-all", StudyCommand)
     def approve_all(self, study: str) -> None:
-        """Approve all pending assignments in this study of workers who are not excluded."""
+        """Approve the pending assignments of all workers in this study, except those of excluded workers."""
         for worker in self._analyses.of(self._studies.get(study).id).report.workers:
             if worker.exclusion is None and worker.decided["pending"]:
                 self._studies.workers.decide(study, worker.worker, "approved", "", only_pending=True)
@@ -177,7 +177,7 @@ def _spread(case: Disagreement) -> int:
 
 
 def _reason(sent: WorkerDecision) -> str:
-    """Return the reason of a decision. Raises UserError if it is empty, since workers or the methods text need it."""
+    """Return the reason of a rejection, exclusion or readmission. Raises UserError if the reason is empty."""
     if not sent.reason:
         raise UserError("Please give the reason in a few words.", field="reason")
     return sent.reason

@@ -1,7 +1,7 @@
-"""Tracks the pages' saves of drafts. A save is refused if it would overwrite another page's changes. It is ignored if
-it comes twice, or after a later save of the same page: a request that a closing page sends may do so.
+"""Tracks the pages' saves of drafts. A save that would overwrite another page's changes is refused. A save that comes
+twice, or after a later save of the same page, is ignored: a page that closes may send such saves.
 
-Saves are remembered until the server stops. Then only a page that shows the saved state of the form may save.
+Saves are remembered until the server stops. After a restart, only a page that shows the saved form may save.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from core.studies import Study
 TABS_KEPT = 2000
 """Maximum number of pages whose latest request is remembered."""
 STATES_KEPT = 20
-"""Maximum number of earlier states of the form that a page may still show when it saves, if no other page saved."""
+"""Maximum number of earlier form states that are remembered. A page that shows such a state may save, as long as no
+other page has saved since."""
 
 
 def form_state(study: Study) -> str:

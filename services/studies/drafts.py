@@ -37,9 +37,9 @@ from study.questions import problems_of
 from study.readiness import findings
 
 QUIZ = 5
-"""Number of quiz questions in a new draft. Only with a quiz can workers without a record vote."""
+"""Number of quiz questions in a new draft. Without a quiz, workers with few earlier assignments could not vote."""
 MEASURING_SECONDS = 0.05
-"""Seconds spent comparing class maps after a filter change. The page reports how many remain."""
+"""Seconds spent comparing class maps after a filter change. The page then says how many images are not compared."""
 PICKABLE = 60
 """Maximum number of pictures of each group from which a lead can choose examples."""
 ItemId = Annotated[StrictInt, Field(description="The id of the item")]
@@ -382,7 +382,7 @@ class StudyDrafts:
 
     @does("ask-model", DrawsItems)
     def ask_model(self, sent: DrawsItems) -> int:
-        """Have the model under test predict a filter's images that it has not predicted, while no other work runs."""
+        """Request missing predictions for a filter's images. The model under test runs while no other work does."""
         catalogue, named = self._workspace.catalogue, next(filter(None, sent.filter.models), "")
         pool = pool_of(catalogue, sent)
         runs = sorted(catalogue.runs(replace(pool.selection, models={pool.model: (UNREAD,)})))

@@ -229,7 +229,7 @@ def _about(data: StudyData, history: Sequence[tuple[Any, datetime]]) -> dict[str
 
 
 def parquet(rows: Iterable[Mapping[str, Cell]], columns: Mapping[str, Kind]) -> bytes:
-    """Return the rows as a Parquet file with these columns and types, which a file without rows has too."""
+    """Return the rows as a Parquet file with these columns and types, even if there are no rows."""
     import pyarrow
     from pyarrow.parquet import write_table
 
@@ -318,8 +318,8 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
             workspace.images.read(str(sha))
         except UserError as error:
             raise UserError(
-                f"The zip lacks the picture “{name[:80]}”, whose file was lost before the export, and so does this "
-                "workspace. A study cannot be restored without its pictures; its votes are in answers.csv in the zip."
+                f"The zip lacks the picture “{name[:80]}”: its file was lost before the export. This workspace lacks "
+                "the picture too. A study cannot be restored without pictures; its votes are in answers.csv in the zip."
             ) from error
         images[str(sha)] = str(sha)
     study_id = workspace.studies.restore(records, images, _check)

@@ -221,7 +221,7 @@ def _item(
 
 
 def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes that a mask shows: those in `names`, then all by the mask's own names. () without a mask."""
+    """Return a mask's visible classes; () without a mask. Names in `names`, such as vehicle for car, come first."""
     if mask is None:
         return ()
     visible = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}

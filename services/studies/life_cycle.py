@@ -78,7 +78,7 @@ class EnrolWorkers(StudyCommand, name="enrol-workers"):
 
 
 class SetPanel(StudyCommand, name="set-panel"):
-    """Set how a panel's participants are recognised and sent back, and the questions about the workers."""
+    """Set how panel members are recognised, where they return at the end, and which personal questions they see."""
 
     parameter: str = Field("", max_length=200, description="The parameter of the link that names the participant")
     code: str = Field("", max_length=200, description="The completion code that a participant gets at the end")
@@ -122,7 +122,7 @@ class _Act:
     states: tuple[str, ...]
     do: Callable[[Study, Any], Any]
     look: Callable[[Study, Any], Mapping[str, object]] = lambda _study, _sent: {}
-    """Function that checks a command and returns values for the template about its effects. May raise UserError."""
+    """Function that checks a command, and returns values for its text in `_CONSEQUENCES`. May raise UserError."""
 
 
 class StudyLifeCycle:

@@ -385,7 +385,7 @@ def test_a_zip_names_the_pictures_that_are_lost_and_holds_all_else(workspace: Wo
     assert len(pd.read_csv(io.BytesIO(archive.read("answers.csv")))) == 10
     with workspace_in(tmp_path / "other") as other:
         for file in lost:
-            with pytest.raises(UserError, match=f"lacks the picture “{re.escape(file)}”, whose file was lost"):
+            with pytest.raises(UserError, match=f"lacks the picture “{re.escape(file)}”: its file was lost"):
                 restore_study(other, data)
             assert other.images.add(pictures[file]) == lost[file]
         restore_study(other, data)
