@@ -1,1 +1,1 @@
-"""Test sets: lists of images with labels, splits and masks, in versions; a released one never changes."""
+"""Test sets: lists of images with labels, splits and masks. A set has versions; a released version never changes."""

@@ -145,7 +145,7 @@ class SplitResult:
     labels: Mapping[str, Mapping[str, int]]
     """Number of images by split and label."""
     compared: bool = True
-    """True if all sources were compared to find similar ones. A split always compares them, a preview may not."""
+    """True if all sources were compared to find similar ones: always after a split, but not always in a preview."""
 
 
 @dataclass(frozen=True)
@@ -444,7 +444,7 @@ class TestSetDrafts:
         return units_of(entries, {sha: known.perceptual for sha, known in hashes.items()}, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
-        """Return the groups of images by the comparisons made so far, and True if all pictures were compared."""
+        """Return the groups of images that must stay together, as known now, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
         units = units_of(entries, {sha: known.perceptual for sha, known in hashes.items()}, twins or ())

@@ -68,7 +68,7 @@ class SetExports:
         """
         self._lock = threading.Lock()
         self._waited: dict[int, int] = {}
-        """Number of callers that wait, by export. An export that somebody wants without waiting has no entry."""
+        """Number of waiting callers, by export. An export without an entry is made even if nobody waits for it."""
         self._tell_what_was_lost()
 
     def start(self, reference: str, layout: str, waits: bool = False) -> WorkView:

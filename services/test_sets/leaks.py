@@ -136,7 +136,7 @@ class _Index:
         return *self._perceptual[closest], near[closest]
 
     def copies(self, files: Sequence[tuple[str, Look]]) -> list[LeakRow]:
-        """Return a report row for each file that is a copy of an image. A file is given by its name and small copy."""
+        """Return a report row for each file that shows an edited copy of an image. `files`: (name, reduced picture)."""
         if not files or not len(self._looks):
             return []
         shas, row_of = list(self._roles), dict[int, LeakRow]()

@@ -23,7 +23,7 @@ def units_of(
 ) -> tuple[Unit, ...]:
     """Return the groups of images that must be in the same split. Two images are in one group if they have the same
     source, if their sources look alike or are `twins`, or if one is the source of the other. `hashes` holds the
-    perceptual hashes of sources by SHA-256. If the workspace lacks a source, it holds the hash of the image instead.
+    perceptual hash of each source by SHA-256. For a source that the workspace lacks, `hashes` has the image's hash.
     """
     from scipy.cluster.hierarchy import DisjointSet
 
