@@ -116,7 +116,7 @@ class WorkQueue:
         return next((one for one in self.of(about) if one.kind == kind and one.active and not one.stopping), None)
 
     def begin(self, kind: str, about: str, act: Act) -> WorkView:
-        """Return the waiting or running work of this kind on an object; otherwise queue `act`. Raises as `start`."""
+        """Return unfinished work of this kind on an object, or queue `act`. Raises UserError if too much work waits."""
         with self._changed:
             return self.going_on(kind, about) or self.view(self.start(kind, about, act))
 
