@@ -148,7 +148,7 @@ class Batches(Repository):
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
-        """Return sources with planned images whose run a person edited after the batch wrote it."""
+        """Return sources whose run was edited after the batch wrote it. Sources without planned images are left out."""
         return tuple(map(_source, db.query(_QUERIES["edited"], {"batch": batch})))
 
     @read
@@ -215,7 +215,7 @@ class Batches(Repository):
     ) -> tuple[BatchSource, ...]:
         """Return up to `limit` sources whose number is above `after`.
 
-        With `lacking`, return only sources without work in this pass whose work in the previous pass is done.
+        With `lacking`, return only sources with no work in the pass `lacking`, and finished work in the pass before.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
         parameters = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
@@ -260,7 +260,7 @@ class Batches(Repository):
         if row["approved"] is not None:
             raise UserError(f"The captions of “{row['name']}” are approved already.")
         if row["pass"] != "images" and not ahead:
-            raise UserError(f"The captions of “{row['name']}” are not all written yet: run it first.")
+            raise UserError(f"The captions of “{row['name']}” are not all written yet: run the batch first.")
         change_row(db, "batches", batch, {"approved": now()})
 
     @write
