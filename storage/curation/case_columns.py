@@ -94,7 +94,7 @@ class CaseTable:
     """Class names of each mask by class number, as JSON."""
     edits: EditColumns
     protected: Texts
-    """Protected classes of the task, or mask classes of an imported image, as JSON. Index -1 for a classification."""
+    """Protected classes of the task, or mask classes of an imported image, as JSON. No text for a classification."""
 
     def __len__(self) -> int:
         return len(self.entry)
@@ -286,7 +286,7 @@ def _facts(db: Db, entry: Numbers, runs: Texts) -> dict[str, Any]:
 
 
 def _edits(db: Db, entry: Numbers) -> EditColumns:
-    """Read all edits. Each distinct JSON text is parsed only once, as many captions have the same edits."""
+    """Read all edits. Many captions have the same edits, so each distinct JSON text is parsed only once."""
     imported_edits = "SELECT entry, edits FROM imported_images WHERE made AND edits <> '[]'"
     known: dict[str, list[dict[str, Any]]] = {}
     numbers: list[int] = []
@@ -307,7 +307,7 @@ def _edits(db: Db, entry: Numbers) -> EditColumns:
 
 
 def _columns(db: Db, query: str, width: int) -> tuple[list[Any], ...]:
-    """Return a query's result as columns. Rows are freed in blocks, as many live objects slow garbage collection."""
+    """Return a query's result as columns. Rows are freed in blocks: many live objects slow down garbage collection."""
     columns: tuple[list[Any], ...] = tuple([] for _ in range(width))
     cursor = db.execute(query)
     while rows := cursor.fetchmany(_AT_ONCE):

@@ -1,7 +1,8 @@
 """The catalogue: every image that can be curated, with filters, orders, pages and counts.
 
 Triggers of the database keep it up to date (`storage/schema/m001/catalogue.sql`), so writers need not notify it. The
-time of a filter does not grow with the number of matches, nor the time of a page with its position.
+time to apply a filter does not grow with the number of matches. The time to read a page does not grow with the page's
+position.
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ class Catalogue(Repository):
 
     @read
     def scores(self, db: Db, image_filter: ImageFilter, threshold: float) -> ScoreCounts:
-        """Count matching images by validity score: from `threshold` up, below it, without one, and by bar."""
+        """Count matching images by validity score: from `threshold` up, below, without score, and by histogram bar."""
         selection = Selection(db, replace(image_filter, scores=()))
         whole, scored = selection.whole, selection.having("measure", [SCORE])
         high, low = ((whole & selection.scored(ScoreBand(*ends))) for ends in ((threshold, None), (None, threshold)))
@@ -228,7 +229,7 @@ class Catalogue(Repository):
 
     @write
     def measured(self, db: Db, model: str, found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]]) -> None:
-        """Save if the model is right on source and image (None: unknown). Skip images changed since `not_measured`."""
+        """Save whether a model is right on source and image, or None. Skip images changed since `not_measured`."""
         for one, (source, image) in found:
             values = [source, image, one.entry, model, one.prediction, one.source_prediction, one.state]
             db.execute(_QUERIES["measured"], values)

@@ -199,7 +199,7 @@ class Decisions(Repository):
 
     @read
     def all(self, db: Db, limit: int = 100, after: int = 0, author: str | None = None) -> tuple[Decision, ...]:
-        """Return up to `limit` decisions, latest first. With `after`, return only decisions older than that number."""
+        """Return up to `limit` decisions, latest first. With `after`, return only those before decision `after`."""
         return records(db, Decision, _QUERIES["listed"], {"after": after, "author": author, "limit": limit})
 
     @read
@@ -223,7 +223,9 @@ class Decisions(Repository):
 
     @read
     def repeatable(self, db: Db, session: int, waits: int) -> tuple[int, ...]:
-        """Return images to show again: decided alone, at least `waits` decisions ago, not withdrawn or repeated."""
+        """Return images to show again in a session. The person decided about each image alone, at least `waits`
+        decisions ago. The image still has a verdict, and was not shown again before.
+        """
         return tuple(entry for entry, _ in _repeatable(db, session, waits))
 
     @write
@@ -314,7 +316,7 @@ def _require_classified(db: Db, entries: Sequence[int]) -> None:
     if without:
         many = count_of(without, "image", "belongs")
         raise UserError(
-            f"{many} to a segmentation, which has protected classes and no label: choose classifications only.",
+            f"{many} to a segmentation. A segmentation has no label: choose only images of classifications.",
             field="label",
         )
 
@@ -358,7 +360,7 @@ def _in_force(db: Db, decision: int) -> list[Row]:
 
 
 def _last_of(db: Db, author: str) -> list[Row]:
-    """Return the author's latest decision in force with its chain of undos. Raises UserError if none exists."""
+    """Return the author's latest decision in force, with any undos and redos of it. Raises UserError if none exists."""
     query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
     for (number,) in db.execute(query, [author]):
         if len(chain := _chain(db, number)) % 2:
@@ -374,8 +376,8 @@ def _chain(db: Db, decision: int) -> list[Row]:
 def _rows_after(db: Db, first: Row) -> list[tuple[str, Row]]:
     """Return (table, new row) pairs that undo the last decision of a chain of undos. `first` starts the chain.
 
-    A new row repeats the latest row whose decision is then in force, or default values. Rows that an undo added are not
-    repeated, except those of an undo in a run's history.
+    A new row repeats the latest row that is in force after this undo. If no such row exists, the new row has default
+    values. Rows that earlier undos wrote are not repeated. Rows that an undo in a run's history wrote can be repeated.
     """
     moved: list[tuple[str, Row]] = []
     for table, keys in _LOGS[first["kind"]]:

@@ -23,8 +23,8 @@ BYTES = CHUNK // 8
 BINS = 50
 """Number of bins for each unit of a measure. Figures of checks range from -1 to 1."""
 REVIEWS = 409_600.0
-"""Unit of the measures "reviewed" and "source". Their values are row numbers: of an entry's latest review, and of the
-first entry of its source. A bin covers 8,192 numbers."""
+"""Unit of the measures "reviewed" and "source". "reviewed" is the row number of an entry's latest review. "source" is
+minus the catalogue number of the first entry with the same source. A bin covers 8,192 numbers."""
 SLACK = 1e-9
 """Distance from the end of a bin within which rounding may put a number into the neighbouring bin."""
 Bits = NDArray[np.uint8]
@@ -44,7 +44,7 @@ def listed(text: str | None) -> Numbers:
 
 
 def stored_places(places: Numbers) -> bytes:
-    """Return a chunk in stored form. `places` are the places in it that are in the set, in ascending order."""
+    """Return a chunk of a set in stored form. `places` are the places of the set's entries in the chunk, ascending."""
     if 2 * len(places) < BYTES:
         return places.astype("<u2").tobytes()
     return _bits(places, BYTES).tobytes()
@@ -175,7 +175,7 @@ def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
 
 
 def bin_of(number: float) -> int:
-    """Return the bin of a number, as the SQL view `catalogue_number_facets` does. A larger number has no lower bin."""
+    """Return the bin of a number, as the SQL view `catalogue_number_facets` does. Bins ascend with the numbers."""
     return int(min(max(number, -1000.0), 1000000.0) * BINS + 1000000) - 1000000
 
 

@@ -47,14 +47,14 @@ def _run(db: Db, run: int) -> ScoreRun:
     """
     if found := record(db, ScoreRun, query, [run]):
         return found
-    raise UserError(f"There are no scores of images with the number {run}.", field="run")
+    raise UserError(f"There is no scoring run with the number {run}.", field="run")
 
 
 class Scores(Repository):
     @write
     def save(self, db: Db, new: NewScores) -> int:
-        """Save scores and return the number of their run. The catalogue shows them instead of scores of the same task
-        and scores of runs across all tasks.
+        """Save scores and return the number of their run. The catalogue then shows these scores. They replace earlier
+        scores of the same task, and scores of runs across all tasks.
 
         Raises ValueError if there is no score or a score is outside 0 to 1.
         """
@@ -106,8 +106,8 @@ def _forget(db: Db) -> None:
 
 
 def _in_use(db: Db) -> list[int]:
-    """Return the ids of the runs in use: each task's latest run, if newer than the last run across all tasks. If there
-    is none, return only the run across all tasks.
+    """Return the ids of the scoring runs in use: the latest run of each task. A run across all tasks replaces all
+    earlier runs, and is in use until the next run of any task.
     """
     run_by_task: dict[str, int] = {}
     for run, task in db.execute("SELECT id, json_extract(learnt, '$.task') FROM score_runs ORDER BY id DESC"):

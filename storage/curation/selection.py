@@ -408,7 +408,7 @@ class InformationWalk:
         self._selection, self._strata = selection, strata
 
     def from_key(self, key: PageKey | None) -> Iterator[PageKey]:
-        """Yield the keys after `key`. A key holds its stratum, so it keeps its position if the image gets a verdict."""
+        """Yield the keys after `key`. A key stores its stratum, so a verdict on the image does not move the key."""
         start = self._stratum(key) if key is not None else 0
         for number in range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None
@@ -454,17 +454,17 @@ def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = No
 
 
 def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
-    """Return the images that match a filter now. A review can use this list, as its verdicts may change the matches.
+    """Return the images that match a filter now. A review can use this list, since its verdicts may change the matches.
 
-    A million images take 125 kB, and seven times as much in the order "information", which is kept too. Other orders
-    still change: in "reviewed" an image moves when it gets a verdict.
+    A list of a million images takes 125 kB. The order "information" is stored too, in seven further lists. Other orders
+    are not stored: in "reviewed", an image moves when it gets a verdict.
     """
     selection = Selection(db, image_filter)
     return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())
 
 
 def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
-    """Return strata (sets of entries): those without a verdict, by number of reasons (most first), then the others."""
+    """Return sets of entries by number of reasons to review, most first. The last set holds entries with a verdict."""
     decided = selection.having("review", ["accepted", "rejected"])
     open_ones = selection.bits & ~decided
     reasons = (

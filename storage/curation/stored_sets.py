@@ -31,7 +31,7 @@ def value_id(db: Db, facet: str, value: str) -> int:
 
 
 def make_set(db: Db, value: int, entries: Numbers) -> None:
-    """Store the set of entries that have a value, and its size without deleted runs. `entries` must be ascending."""
+    """Store a value's set of `entries` (ascending), and the number of entries that are not of deleted runs."""
     number = 0
     present = value_id(db, "there", "") << KEY_BITS
     for chunk in np.unique(entries >> CHUNK_BITS).tolist():

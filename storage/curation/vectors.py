@@ -166,7 +166,7 @@ def _shas_of(db: Db, column: str, entries: Iterable[int]) -> dict[int, str]:
 
 
 def _append(path: Path, at: int, data: bytes) -> None:
-    """Write after the first `at` bytes of a file and cut off what followed. Return when it is on the disk."""
+    """Write after the first `at` bytes of a file and cut off what followed. Return when `data` is on the disk."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     with open(descriptor, "r+b") as file:
         file.truncate(at)

@@ -122,7 +122,7 @@ def test_each_run_is_kept_and_the_latest_counts(workspace: Workspace) -> None:
     assert latest.id == second and latest.images == 1 and latest.task == "classification"
     assert latest.agreement == AGREEMENT and latest.checks == ("edges kept",)
     assert workspace.scores.get(first).studies == {"s": "The first"}
-    with pytest.raises(UserError, match="no scores of images with the number 9"):
+    with pytest.raises(UserError, match="no scoring run with the number 9"):
         workspace.scores.get(9)
     assert [one.score for one in sorted(everything(workspace), key=lambda one: one.id)[:2]] == [None, 0.75]
 
