@@ -79,7 +79,7 @@ def catalogue_faults(path: Path) -> tuple[str, ...]:
         try:
             reason = migrations.refusal(db)
             if reason or not migrations.is_current(db):
-                raise UserError(f"{path} {reason or 'is of an earlier version: open it with this version first'}.")
+                raise UserError(f"{path} {reason or 'is of an earlier version: open the workspace to update it'}.")
             give_functions(connection)
             connection.execute("BEGIN")
             faults = [*_waiting(db), *_compare_rows(db), *_compare_sets(db), *_compare_words(db)]

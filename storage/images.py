@@ -36,9 +36,9 @@ class ImageFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process = 0
-        """Number of the process that writes files here; 0 while nothing may be written. It is negative in a process
-        that has not opened the workspace. Then the process that started it removes its temporary files
-        (`remove_files_of`)."""
+        """Number of the process that writes files here; 0 while nothing may be written. In a shard, which is a process
+        that works on a batch without opening the workspace, the number is negative. A shard's temporary files are
+        removed with `remove_files_of` when its work is merged or taken back."""
 
     def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
         """Write the pixels as PNG without text or profile, and return when the file is on the disk.

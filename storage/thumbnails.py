@@ -31,7 +31,7 @@ QUALITY, METHOD = 80, 0
 AT_ONCE = 2
 """Maximum number of thumbnails made at the same time. The largest image takes 150 MB, and requests come in dozens."""
 _CHECKED = "checked.txt"
-"""Name of the file with the highest catalogue number up to which every image has a thumbnail."""
+"""Name of a file that stores a catalogue number. All images up to this number were checked for thumbnails."""
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class ThumbnailFiles:
             return data
 
     def look(self, sha: str) -> NDArray[np.uint8]:
-        """Return the small copy of an image, compared to find near duplicates. Make it if missing. Raises UserError."""
+        """Return an image's small copy for finding near duplicates. Raises UserError for a missing or damaged image."""
         path = self._path(sha).with_suffix(".look")
         try:
             return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)
@@ -81,7 +81,7 @@ class ThumbnailFiles:
         return pixels
 
     def fill(self, sha: str) -> bool:
-        """Make a thumbnail if it is missing. Return True if it was. Raises OSError, and UserError like `webp`."""
+        """Make a thumbnail. Return False if it existed. Raises OSError, or UserError for a missing or damaged image."""
         path = self._path(sha)
         if path.exists():
             return False
@@ -130,7 +130,7 @@ class Thumbnails(ThumbnailFiles, Repository):
             return 0
 
     def set_checked(self, entry: int) -> None:
-        """Save the number that `checked` returns, also after a restart. Raises OSError."""
+        """Save the number that `checked` returns. A restart keeps the number. Raises OSError if writing fails."""
         self._put(self.folder / _CHECKED, str(entry).encode())
 
 

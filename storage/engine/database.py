@@ -26,7 +26,7 @@ from core.locks import keeps_locks, no_locks
 BUSY_SECONDS = 15.0
 """Maximum seconds that a write waits for another process's write. Writes take milliseconds, so this is plenty."""
 LEAST_SECONDS = 0.05
-"""Minimum seconds that a write waits for the database's lock, however long it waited in the queue before."""
+"""Minimum time limit, in seconds, for a write to get the database's lock, even after a long wait in the queue."""
 
 T = TypeVar("T")
 P = ParamSpec("P")

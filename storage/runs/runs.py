@@ -69,7 +69,7 @@ class Branch:
 
     run: str
     ending: str
-    """Text after the existing run's name, which together name the new run."""
+    """Text that is appended to the name of the existing run to name the new run."""
     settings: Mapping[str, Any]
     values: Mapping[StageName, StageValue[Any]]
 
@@ -205,7 +205,7 @@ class Runs(Repository):
 
     @write
     def appear(self, db: Db, run_id: str) -> None:
-        """Put the run into the list of runs, as something was done with it. A listed run stays unchanged."""
+        """Add a run to the list of runs when something is first done with the run. A listed run stays unchanged."""
         require_run(db, run_id)
         appear(db, run_id)
 

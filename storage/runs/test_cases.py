@@ -111,7 +111,7 @@ def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool
 
 
 class Jobs(Repository):
-    """Jobs that generate images, of this process and of others."""
+    """The jobs of all processes that use the workspace. A job generates images."""
 
     process = 0
     """Number of this process; 0 while the workspace is closed."""

@@ -61,7 +61,7 @@ def m003_searches(db: Db) -> None:
 
 def m004_questions(db: Db) -> None:
     """Store for which part of a person's question a search chose an image: the part's key, or "" for none. Add an index
-    to find the images that searches aimed at failures.
+    of the images that a search chose because they may show a weakness.
     """
     db.execute("ALTER TABLE batch_work ADD COLUMN asked TEXT NOT NULL DEFAULT ''")
     db.execute("CREATE INDEX batch_work_aimed ON batch_work (test_case) WHERE chosen_by = 'aim'")
