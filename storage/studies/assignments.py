@@ -175,10 +175,10 @@ class Assignments(Repository):
 
     @write
     def undo(self, db: Db, study_id: str, worker: str) -> Assignment | None:
-        """Undo the worker's latest answer, and lease its item to them again with these answers.
+        """Undo the worker's latest vote, and lease its item to the worker again. The answers of the vote are filled in.
 
-        The worker's current lease is released. The log of votes keeps all answers. Return None if there is no answer,
-        or if it was undone already, approved, rejected or followed by feedback. Raises VoteRefused like `claim`.
+        The worker's current lease is released. The log of votes keeps all answers. Return None if there is no vote, or
+        if the vote was undone already, approved, rejected or followed by feedback. Raises VoteRefused like `claim`.
         """
         rules = _may_write(db, study_id, worker)
         row = _to_undo(db, study_id, worker)

@@ -32,9 +32,9 @@ def next_item(
 ) -> Row | None:
     """Return the row (id, kind, image, source) of the worker's next item of a kind, or None if none exists.
 
-    The worker never had it, it needs a vote, and it has none of the pictures `lost`. Items with a known answer always
-    need votes. Except in training, they repeat no picture of the worker's training. Without `remember`, for a preview,
-    nothing is written.
+    The item needs a vote, the worker never had the item, and its pictures are not among `lost`. Items with a known
+    answer always need votes. Control and quiz items show no picture of the worker's training. With `remember=False`,
+    for a preview, nothing is written.
     """
     query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
     order = _order(rules.seed, worker, kind, first_value(db, query, [study_id, kind]))
@@ -87,12 +87,12 @@ def next_item(
 
 
 def look_again(db: Db, study_id: str) -> None:
-    """Let the next search of every worker begin at the start of their order. Needed if items or votes were added."""
+    """Restart every worker's search for the next item at the first item. Needed if items are new or need more votes."""
     db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
 
 
 def told_of(db: Db, study_id: str, worker: str) -> set[str]:
-    """Return the hashes of the pictures in a worker's training: as shown, before disguise, and the sources."""
+    """Return the hashes of a worker's training pictures: images as shown, originals before a colour change, sources."""
     return {sha for row in db.query(_QUERIES["told_of"], [study_id, worker]) for sha in row.values() if sha}
 
 

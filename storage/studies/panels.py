@@ -1,7 +1,7 @@
 """Panel participants of a study (people sent by a company): settings, ids in the panel, answers about themselves.
 
-These data are kept apart: no result, analysis or export of votes reads them. A report states how a link admitted
-people. This follows from the settings and the times when the link was open.
+These data are kept apart: no result, analysis or export of votes reads them. A report states whom the invitation link
+admitted: everybody, or only panel participants (`ways_in`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Panels(Repository):
 
     @read
     def participants(self, db: Db, study_id: str) -> dict[str, str]:
-        """Return the workers' ids in the panel, by worker."""
+        """Return the id that the panel gave each person, by the person's worker name in this workspace."""
         return dict(db.execute("SELECT worker, participant FROM participants WHERE study = ?", [study_id]).fetchall())
 
     @read
@@ -88,9 +88,9 @@ class Panels(Repository):
 
 
 def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
-    """Return two flags: if an open link ever admitted anybody, and if a link ever admitted panel members only.
+    """Return two flags: True if the link ever admitted everybody, and True if it ever admitted only panel participants.
 
-    If a link was open before its panel was set, the first flag is True only if somebody joined in that time.
+    If the second flag is True, the first is True only if somebody joined while the link admitted everybody.
     """
     panels = db.execute("SELECT created, settings FROM study_panels WHERE study = ? ORDER BY id", [study_id])
     settings = [(created, bool(unpack_value(Panel, packed).parameter)) for created, packed in panels]

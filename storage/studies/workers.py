@@ -142,7 +142,7 @@ class Workers(Repository):
 
     @write
     def consent(self, db: Db, study_id: str, worker: str) -> None:
-        """Record the worker's consent. The time of the first counts. Raises UserError if the worker is not enrolled."""
+        """Record the time of the worker's first consent. Raises UserError if the worker is not enrolled."""
         query = "UPDATE enrolments SET consented = coalesce(consented, ?) WHERE study = ? AND worker = ?"
         if not db.execute(query, [now(), study_id, worker]).rowcount:
             raise UserError("You are not part of this study; open the link of its invitation.")
@@ -191,7 +191,7 @@ class Workers(Repository):
     ) -> None:
         """Approve, reject or reset to "pending" all answered assignments of the worker in this study, except training.
 
-        With `only_pending`, earlier decisions stay. Raises UserError for an unknown worker or no reason to reject.
+        `only_pending` keeps earlier decisions. Raises UserError for an unknown worker, or a rejection without reason.
         """
         _require_enrolment(db, study_id, worker)
         reason = checked_reason(reason, needed=verdict == "rejected")
