@@ -196,7 +196,7 @@ class TestSets(Repository):
 
     @write
     def relabel(self, db: Db, version: int, images: Sequence[str], label: str) -> int:
-        """Set or ("") remove labels in a draft. Return how many changed. Raises UserError if an image is missing."""
+        """Set labels in a draft; "" removes them. Return how many changed. Raises UserError if an image is missing."""
         label = checked_text(label, "The label", LONGEST_NAME, "label")
         _require_inside(db, version, images)
         query = "UPDATE test_set_entries SET label = ? WHERE version = ? AND image = ? AND label <> ?"
@@ -288,7 +288,9 @@ class TestSets(Repository):
 
     @read
     def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
-        """Return the hashes of imported images accepted neither here nor at their origin, with "rejected" or ""."""
+        """Return the verdict ("rejected", or "" for none) on each imported image that is not accepted, by hash. A
+        verdict of this workspace counts more than a verdict of the workspace that the image came from.
+        """
         verdicts = db.execute(_QUERIES["brought_not_accepted"], [version])
         return {image: verdict if verdict == "rejected" else "" for image, verdict in verdicts if verdict != "accepted"}
 
