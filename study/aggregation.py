@@ -30,16 +30,19 @@ def majority(answers: Sequence[str]) -> str | None:
 
 
 def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolerance: float = 1e-5) -> DawidSkene:
-    """Estimate true answers and each worker's error rates by maximum likelihood, from (task, worker, answer).
+    """Estimate true answers and each worker's error rates by maximum likelihood, from votes (task, worker, answer).
 
-    EM starts with the shares of the votes of each task. M: π_j = mean over tasks of T_ij; e^w_jl = Σ_i T_ij [worker w
-    says l of task i] / Σ_i,l of the same. E: T_ij proportional to π_j Π_votes e^w_jl. (Dawid and Skene 1979, Applied
-    Statistics 28, equations 2.3 to 2.5.) EM ends when Σ_votes Σ_j T_ij (log π_j + log e^w_jl) - Σ_ij T_ij log T_ij,
-    divided by the number of votes, grows by less than `tolerance`, or after `rounds` rounds. crowd-kit 1.4's
-    `DawidSkene()` ends in the same way, so both give the same answers. If votes tell little (many tasks, workers no
-    better than chance), the answers depend on when EM ends. With few votes per worker the error rates are rough. So use
-    the model as a second opinion on the majority, never as the result. Without votes, with one worker, or if all votes
-    are equal, the estimates are empty and `words` says why.
+    The method is EM (Dawid and Skene 1979, Applied Statistics 28, equations 2.3 to 2.5). T_ij is the probability that j
+    is the true answer of task i. At first T_ij is the share of j in the task's votes. Two steps take turns. M: π_j is
+    the mean of T_ij over all tasks, and e^w_jl (worker w says l if j is true) is N^w_jl / Σ_l N^w_jl, where N^w_jl is
+    the sum of T_ij over the tasks i of which w says l. E: T_ij is proportional to π_j Π e^w_jl over the task's votes.
+
+    EM ends after `rounds` rounds, or earlier if a round raises B / (number of votes) by less than `tolerance`, where
+    B = Σ_votes Σ_j T_ij (log π_j + log e^w_jl) - Σ_ij T_ij log T_ij. `DawidSkene()` of crowd-kit 1.4 ends in the same
+    way and gives the same answers. If votes tell little (many tasks, workers no better than chance), the answers depend
+    on when EM ends. With few votes per worker the error rates are rough. So use the model as a second opinion on the
+    majority, never as the result. If there is no vote, only one worker or only one answer, the estimates are empty and
+    `words` says why.
     """
     workers = sorted({worker for _, worker, _ in votes})
     answers = sorted({answer for _, _, answer in votes})

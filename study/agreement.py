@@ -34,9 +34,9 @@ def alpha(ratings: Ratings, order: Sequence[str] = ()) -> Measure:
     """Return Krippendorff's alpha. It is nominal, or ordinal if `order` gives the order of the answers.
 
     alpha = 1 - D_o / D_e = 1 - (n - 1) Σ_c Σ_k o_ck δ²_ck / Σ_c Σ_k n_c n_k δ²_ck, with the coincidences o_ck = Σ_items
-    (pairs of answers c, k) / (n_i - 1), their margins n_c and total n. δ² is 1 for different answers; in order it is
+    (pairs of answers c, k) / (n_i - 1), their margins n_c and total n. The nominal δ² is 1; the ordinal δ² is
     (n_c / 2 + Σ_{c<g<k} n_g + n_k / 2)². (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.) Undefined if
-    all votes are the same answer, as D_e is 0. Raises ValueError for an answer that is not in `order`.
+    all votes are the same answer, since D_e is 0. Raises ValueError for an answer that is not in `order`.
     """
 
     def figure(paired: list[Counter[str]]) -> float | str:
@@ -100,7 +100,7 @@ def fleiss(ratings: Ratings) -> Measure:
 
 
 def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = False) -> Agreement:
-    """Return all measures for one question, with words. `answers` are all possible answers, in order if `ordered`."""
+    """Return all measures for a question and a text on them. `answers` are possible answers, in order if `ordered`."""
     figures = raw(ratings), alpha(ratings), ac1(ratings, answers), fleiss(ratings)
     ordinal = alpha(ratings, answers) if ordered and answers else None
     counts = Counter(answer for item in ratings for answer in item)
@@ -147,7 +147,7 @@ def _margins(ratings: Ratings) -> dict[str, float]:
 
 
 def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
-    """Return δ² of two ordered answers: the squared number of votes from one to the other, ends counted half."""
+    """Return δ² by pair of answers. δ counts the votes on answers between the pair, and half of the pair's votes."""
     distances = {}
     for (i, c), (j, k) in permutations(enumerate(answers), 2):
         between = sum(margins[g] for g in answers[min(i, j) : max(i, j) + 1])

@@ -100,13 +100,13 @@ def _has_source(item: NewItem, apart: frozenset[str]) -> bool:
 
 
 def pictures_of(items: Iterable[NewItem]) -> frozenset[str]:
-    """Return the hashes of all pictures of the items: as shown, before changes of their colours, and their sources."""
+    """Return the hashes of the items' pictures: images as shown, images before a colour change, and source images."""
     shown = (sha for item in items for sha in (item.image_sha, item.source_sha, item.origin.get(PICTURE)))
     return frozenset(str(sha) for sha in shown if sha)
 
 
 def what_it_shows(item: NewItem) -> LeftOutItem:
-    """Return a key for a control, quiz or training item, the same for other right answers or changed colours."""
+    """Return a key for an item with a known answer. Items that differ only in right answers or colours share a key."""
     source = item.source_sha or item.image_sha
     of_source = item.origin.get("made") in ("source image", "wrong label")
     shown = item.origin.get(PICTURE) or (source if of_source else item.image_sha)
@@ -114,7 +114,7 @@ def what_it_shows(item: NewItem) -> LeftOutItem:
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
-    """Return `item` as a control item that shows `image_sha`. It keeps both captions, as equal ones would reveal it."""
+    """Return a control item that shows `image_sha`, with both captions of `item`: equal ones would reveal its kind."""
     return NewItem(
         **cells(item, "source_sha label classes caption"),
         image_sha=image_sha,
@@ -138,7 +138,7 @@ def _true(item: NewItem, usable: Sequence[Question]) -> NewItem | None:
 def _false(
     item: NewItem, usable: Sequence[Question], labels: Sequence[str], scenes: Sequence[NewItem], drawn: random.Random
 ) -> NewItem | None:
-    """Return a control item with a wrong label or a scene without a class of the source. None if neither exists."""
+    """Return a control item with a wrong label, or a scene that lacks a class of the source. None if impossible."""
     own_names = {name.casefold() for name in (*item.classes, item.label)}
     others = [label for label in labels if label.casefold() not in own_names]
     about_label = [question for question in asked(usable, item, {}) if "{label}" in question.text]

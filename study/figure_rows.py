@@ -11,9 +11,10 @@ FIGURE_COLUMNS = columns_of(
     "figure question votes_used part name value:number low:number high:number count:whole n:whole unit "
     "asked:whole discarded:whole too_few:whole waiting:whole worst:number best:number words"
 )
-"""Columns of the table. `question` is empty for results on whole images. `votes_used` says which votes count: after
-exclusions, before exclusions, with adjudications, or by the rules at the start. `part` and `name` say which images the
-row covers: all, or the images of one class, edit type, sample or verdict of the model under test; or one answer."""
+"""Columns of the table. `question` is empty for results on whole images. `votes_used` says which votes count: "after
+exclusions", "before exclusions", "with adjudications", "by the first rules" or "all votes"; it is empty for counts.
+`part` and `name` say what the row covers: all images, one answer, or the images of one class, edit type, sample or
+verdict of the model under test."""
 _SHARE = "value low high count n words"
 
 
@@ -86,7 +87,7 @@ def _parts(question: str, slices: Slices) -> Iterator[Row]:
 
 
 def _whole(question: str, *shares: Slice | None) -> list[Row]:
-    """Return a row for each share of valid images that is not None. Pass them in the order of `uses` (see below)."""
+    """Return rows of shares of valid images: after exclusions, before, adjudicated, by the first rules. Skip None."""
     uses = ("after exclusions", "before exclusions", "with adjudications", "by the first rules")
     return [_slice(question, used, "all", share) for used, share in zip(uses, shares, strict=False) if share]
 

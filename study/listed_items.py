@@ -34,7 +34,7 @@ class ListedItem:
     source: str
     item: NewItem
     row: int
-    """One-based number of the row below the header."""
+    """Number of the item's row. The first row below the header has the number 1."""
 
 
 def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tuple[str, ...]]:

@@ -16,9 +16,9 @@ _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) -> dict[str, str]:
-    """Check the answers that a client sent about an item. Return those to questions that are asked, with stripped text.
+    """Check a client's answers about an item. Return the answers to the questions that are asked, with stripped text.
 
-    Answers to follow-ups that are no longer asked, because an earlier answer was changed, are left out. Raises
+    If an earlier answer was changed, a follow-up question may no longer be asked. Its answer is then left out. Raises
     ValueError with a sentence for the worker if an answer is missing, not offered or too long.
     """
     known = {question.id: question for question in rules.questions}

@@ -183,7 +183,7 @@ def _ratings(question: Question, items: Sequence[Item], votes: Counted) -> dict[
 
 
 def _pooled(items: Sequence[Item], votes: Counted, questions: Sequence[Question]) -> Agreement:
-    """Return the agreement over all questions on validity that have the same answers as the first such question."""
+    """Return the agreement over the first question on validity and all others that offer the same answers."""
     telling = [question for question in questions if question.valid]
     if not telling:
         return agreement([])

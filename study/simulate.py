@@ -105,7 +105,7 @@ class _Refused(Exception):
 
 
 _SEEN: dict[bytes, str] = {}
-"""Cache of pixel hashes by the hash of the file, as many workers get the same picture."""
+"""Cache of pixel hashes by the hash of the file. Many workers get the same picture."""
 
 
 class _Annotator:

@@ -1,7 +1,7 @@
-"""Make training items, which a worker answers first with feedback on each answer, and quiz items.
+"""Make training items and quiz items. A worker answers training items before all others, and gets feedback on each.
 
-Both are made from source images, like control items. Pictures of the training are used nowhere else, as workers know
-their answers afterwards. Answers in the training do not count.
+Both kinds are made from source images, like control items. Pictures of training items are in no control or quiz item,
+since workers know the answers after the training. Answers in the training do not count.
 """
 
 from __future__ import annotations

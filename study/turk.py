@@ -159,11 +159,11 @@ def read_time(text: str) -> datetime:
 def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     """Return the votes of a result file on the items of a study.
 
-    An item is found by `HITId` (its public name), or else by the `Input.` column that names the most images. This
-    column has public names, or names of original files with or without folders, address and ending. Answers are in
-    columns `Answer.QUESTION`, `Answer.QUESTION.label` (Turk's classification form), `Answer.QUESTION.OPTION` with true
-    or false, or as JSON in `Answer.taskAnswers`. Case, underscores and spaces in these names do not matter. Rows that
-    Turk rejected are left out, as Turk replaced them. Raises ValueError with a sentence if the file has another form.
+    An item is found by its name in `HITId`, or else in the `Input.` column in which most rows name an item. A name is
+    the item's public name or its original file, as a name, path or web address, with or without the ending. Answers are
+    in columns `Answer.QUESTION`, `Answer.QUESTION.label` (Turk's classification form), `Answer.QUESTION.OPTION` with
+    true or false, or as JSON in `Answer.taskAnswers`. Case, underscores and spaces in these names do not matter. Rows
+    that Turk rejected are left out, since Turk replaced them. Raises ValueError if the file has another form.
     """
     missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
     if missing:
