@@ -1,4 +1,4 @@
-"""Data for the annotators' page. They never reveal which items are control items, origins, or others' answers."""
+"""Data for the annotators' page. They never reveal an item's kind, an item's origin, or other people's answers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | Non
 
 
 def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
-    """Return the questions about an item and all follow-up questions. The page shows these after certain answers."""
+    """Return the questions about an item, with all follow-ups. The page shows follow-ups only after certain answers."""
     chosen: dict[str, Question] = {}
     for question in rules.questions:
         if asked([replace(question, follows="")], item, {}) and (not question.follows or question.follows in chosen):

@@ -115,7 +115,9 @@ class Start:
 
 
 def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKind, str]) -> tuple[Start, ...]:
-    """Return plans to begin with, the default first: for drawn `scenes`, for a folder of pictures, `shipped` plans."""
+    """Return plans to begin with: a plan for each of the drawn `scenes`, a plan for a folder of pictures, and the
+    `shipped` plans. The first plan is the default.
+    """
     drawn = [Start(*DRAWN[kind], text) for kind, text in scenes.items()]
     plain = Start("A folder of pictures", "A few lines for pictures of your own.", STARTER.format(profile=profile))
     papers = (

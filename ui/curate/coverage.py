@@ -44,7 +44,7 @@ BYS: tuple[By, ...] = get_args(By)
 FEW = 5
 """Number of images below which a share is written as counts, such as "3 of 4"."""
 LEVELS, UNSURE_LEVEL = 5, 2
-"""Number of colour strengths of a cell, and the maximum strength for a share of fewer than `FEW` images."""
+"""Number of colour strengths of a cell, and the maximum strength if the cell's share counts fewer than `FEW` images."""
 LONGEST_FIND = 200
 _PAGE = "/curate/coverage"
 _BY_NAME = "name"
