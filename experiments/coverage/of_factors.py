@@ -1,8 +1,8 @@
 """Measures how often a factor experiment finds planted interactions, in simulated worlds with known effects. Pure.
 
 Goals, set before the first run. At most 5 % of the repetitions should find a false effect. 93 to 98 % of the intervals
-should contain the truth. With 200 sources, one alternative per factor, and as many captions as effects, at least 90 %
-of the repetitions should find an interaction of 25 points.
+should contain the truth. With 200 sources and as many captions as effects, at least 90 % of the repetitions should find
+an interaction of 25 points.
 """
 
 from __future__ import annotations
