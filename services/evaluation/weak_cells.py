@@ -146,6 +146,8 @@ class _Standing:
     images: Numbers
     """Number of images of each cell that count; rejected ones do not count."""
     faults: Numbers
+    valid: Numbers
+    """Number of images of each cell that count, without those that a study found invalid."""
     invalid: Numbers
     """Number of images of each cell that people rejected or found invalid."""
     counted: tuple[DrawnImage, ...]
@@ -263,7 +265,7 @@ class WeakCellSearch:
         left = np.array([len(one) for one in standing.waiting], np.int64)
         budget = self._settings.images - standing.chosen
         size = min(ROUND, budget)
-        valid = _valid(standing.images, standing.invalid)
+        valid = _share_valid(standing.valid, standing.invalid)
         cells, questions = standing.cells, [one.cells(standing.names) for one in _open_parts(standing.answers).values()]
         counts = standing.images, standing.faults, left
         pick = next_round(cells, *counts, size, chance, valid, self._settings.weak, questions, budget)
@@ -284,7 +286,7 @@ class WeakCellSearch:
         known, numbers = numbered(map(cell_name, single))
         names, cell_of = tuple(known), numbers.tolist()
         spellings = tuple(Counter[str]() for _ in names)
-        images, faults, invalid = (np.zeros(len(names), np.int64) for _ in range(3))
+        images, faults, valid, invalid = (np.zeros(len(names), np.int64) for _ in range(4))
         seen, counted = set[tuple[int, int]](), list[DrawnImage]()
         for one, cell in zip(single, cell_of, strict=True):
             spellings[cell][one.counterfactual.edits[0].alternative] += 1
@@ -297,6 +299,7 @@ class WeakCellSearch:
             counted.append(DrawnImage(cell, one.source, one.test_case, fault, one.chosen_by == "random", one.asked))
             images[cell] += 1
             faults[cell] += fault
+            valid[cell] += not is_invalid
             invalid[cell] += is_invalid
         waiting: list[list[Candidate]] = [[] for _ in names]
         for one, cell in zip(single, cell_of, strict=True):
@@ -316,6 +319,7 @@ class WeakCellSearch:
             tuple(tuple(one) for one in waiting),
             images,
             faults,
+            valid,
             invalid,
             tuple(counted),
             self._answers(names, spellings, waiting, counted),
@@ -384,7 +388,7 @@ class WeakCellSearch:
         chance = beliefs(cells, standing.images, standing.faults).weak
         waiting = np.array([len(one) for one in standing.waiting], np.int64)
         aimed = np.bincount(pick.cell[~pick.uniform & (pick.question < 0)], minlength=len(cells))
-        counts = np.array([standing.images, standing.faults, standing.invalid, waiting, aimed])
+        counts = np.array([standing.images, standing.faults, standing.valid, standing.invalid, waiting, aimed])
         named = [(*name[:2], each) for name, each in zip(standing.names, standing.spellings, strict=True)]
         rows = self._rows(named, chance, counts)
         over: tuple[CellRow, ...] = ()
@@ -421,8 +425,12 @@ class WeakCellSearch:
     def _rows(
         self, names: Sequence[tuple[str, str, Counter[str]]], chance: Floats, counts: Numbers
     ) -> tuple[CellRow, ...]:
-        images, faults, invalid, waiting, aimed = counts
-        found, valid, rows = detected(images, faults, self._settings.weak), _valid(images, invalid), list[CellRow]()
+        images, faults, valid, invalid, waiting, aimed = counts
+        found, shares, rows = (
+            detected(images, faults, self._settings.weak),
+            _share_valid(valid, invalid),
+            list[CellRow](),
+        )
         for place, (label, edit_type, each) in enumerate(names):
             is_unlikely = chance[place] < UNLIKELY and images[place]
             row = CellRow(
@@ -433,7 +441,7 @@ class WeakCellSearch:
                 faults=int(faults[place]),
                 chance=float(chance[place]),
                 state="weak" if found[place] else "unlikely" if is_unlikely else "open",
-                valid=float(valid[place]),
+                valid=float(shares[place]),
                 waiting=int(waiting[place]),
                 next=int(aimed[place]),
             )
@@ -448,9 +456,9 @@ def _open_parts(answers: Sequence[Answer]) -> Mapping[str, Part]:
     return {one.part.key: one.part for one in open_ones}
 
 
-def _valid(images: Numbers, invalid: Numbers) -> Floats:
+def _share_valid(valid: Numbers, invalid: Numbers) -> Floats:
     """Estimate each cell's share of valid images. Two valid images are added, so that few images decide little."""
-    shares: Floats = 1 - invalid / (images + invalid + 2)
+    shares: Floats = (valid + 2) / (valid + invalid + 2)
     return shares
 
 

@@ -28,6 +28,7 @@ from services.evaluation.subjects import read_cases
 from services.evaluation.types import Subject
 from services.evaluation.weak_cells import ROUND, SearchSettings, SearchView, WeakCellSearch
 from storage.workspace import Workspace
+from tests.services.evaluation.test_results import judged
 from tests.support.batch_cases import batch_images, edited
 from tests.support.model_cases import onnx_of_steps
 from tests.support.scripted import ScriptedLanguageModel, ScriptedModels
@@ -179,20 +180,39 @@ def test_two_searches_beside_each_other_find_what_each_finds_alone(
         assert {(row.label, row.edit_type, row.alternative) for row in view.weak_cells} <= {WEAK}
 
 
+def foggy_cases(workspace: Workspace, batch: int) -> list[int]:
+    """Return the test cases of the planted cell."""
+    return [
+        one.test_case
+        for one in workspace.batches.candidates(batch)
+        if one.test_case is not None and (one.label, one.counterfactual.edits[0].alternative) == ("red", "foggy")
+    ]
+
+
 def test_the_search_follows_what_people_reject(workspace: Workspace, tmp_path: Path) -> None:
     searched = Searched(workspace, tmp_path)
     workspace.batches.approve(searched.number, ahead=True)
     view = searched.search(2 * ROUND)[1]
     assert view.weak_cells
-    foggy = [
-        one.test_case
-        for one in workspace.batches.candidates(searched.number)
-        if one.test_case is not None and (one.label, one.counterfactual.edits[0].alternative) == ("red", "foggy")
-    ]
+    foggy = foggy_cases(workspace, searched.number)
     for case in foggy:
         workspace.test_cases.review(case, "rejected")
     view = searched.search(2 * ROUND)[1]
     assert not view.weak_cells and sum(row.images for row in view.cells) == 2 * ROUND - len(foggy)
+
+
+def test_an_image_that_a_study_finds_invalid_counts_once_in_the_share_of_valid_images(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    searched = Searched(workspace, tmp_path)
+    workspace.batches.approve(searched.number, ahead=True)
+    searched.search(2 * ROUND)
+    cases = foggy_cases(workspace, searched.number)
+    judged(workspace, dict.fromkeys(cases, "no"))
+    with searched.opened(2 * ROUND) as search:
+        (row,) = (row for row in search.view().cells if (row.label, row.alternative) == ("red", "foggy"))
+    assert (row.images, row.faults) == (len(cases), 0)
+    assert row.valid == pytest.approx(2 / (2 + len(cases)))
 
 
 def test_a_question_is_answered_by_images_drawn_for_it_with_an_interval(workspace: Workspace, tmp_path: Path) -> None:
