@@ -31,7 +31,7 @@ from services.batches.work import Worker
 SLEEP = 0.25
 """Seconds that a model sleeps per image: a GPU's time for 512 pixels and about 25 steps."""
 MOST, AIM, WITHOUT = 1.1, 1.05, 9.0
-"""Run time divided by model sleep: maximum and goal with helper processes, maximum without such processes."""
+"""Run time divided by the time that models sleep. With helper processes: maximum and goal. Without helpers: maximum."""
 HELPERS = (0, 1, 2)
 EDITED = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
 WRITTEN = StageValue(CounterfactualCaptions((EDITED,)), Trace("model", model="none"), "k")

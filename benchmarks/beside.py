@@ -1,7 +1,7 @@
 """Overhead of batches: how much longer a run takes than its models work, in processes and on Ray.
 
-`python -m benchmarks.beside` runs this alone. `--part` selects parts. `--cases` and other options set the size of a
-run. In figures named "asleep", models sleep in place of a GPU. Others use the embedded models and two workers.
+`python -m benchmarks.beside` runs this alone. Options select parts and set their sizes. Figures named "asleep" use
+simulated models, which sleep as long as a GPU would work. All other figures use the embedded models and two workers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from storage.workspace import Workspace
 
 WORKERS = 2
 ASLEEP = 64
-"""Number of sources for sleeping models. Each is captioned, and one image is drawn of it."""
+"""Number of sources in the part "asleep". Simulated models write one caption and draw one image for each source."""
 MOST, AIM = 1.1, {"processes": 1.05, "one Ray node": 1.1}
 """Longest acceptable time of a run relative to its models' time, and the goal by kind of workers."""
 CASES = 208

@@ -66,7 +66,7 @@ WORDS = 5_000
 ALTERNATIVES = 300
 """Number of possible alternatives for each edit type."""
 BATCHES = 20
-"""Number of batches that have made all runs except the first."""
+"""Number of batches. Together, these batches made all runs except the first run."""
 AT_ONCE = 1_000
 """Number of images that are accepted or rejected together."""
 _LIMIT = 50
@@ -220,7 +220,7 @@ def set_up(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def scoring(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure scoring all images, with a score learnt from votes, and finding them by it. A tenth has no score."""
+    """Measure the times to score all images and to find images by their scores. A tenth of the images has no score."""
     fate, catalogue, columns = random.Random(6), workspace.catalogue, workspace.case_columns
     votes = [Outcome(case, fate.choice(("valid", "invalid")), "s", "A study") for case in fate.sample(range(size), 600)]
     chance = np.random.default_rng(6)

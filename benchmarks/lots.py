@@ -50,7 +50,7 @@ PROCESSES = 2
 FIRST = 4_000_000
 """Seed of the first scene."""
 LEAST, AIM = 1.3, 2.5
-"""Minimum and goal for a ratio: test cases per second in lots, divided by those of one source after another."""
+"""Minimum and goal for a ratio: test cases per second in lots, divided by test cases per second without lots."""
 
 
 @dataclass
@@ -160,7 +160,7 @@ def with_images(work: SourceWork) -> SourceWork:
 
 
 def scene_works(driver: Driver, numbers: Sequence[int], captions: int, number: int) -> list[SourceWork]:
-    """Return work on drawn scenes, roads and objects in turn. Each round `number` has different scenes."""
+    """Return the work on drawn scenes: alternately a road scene and an object scene. Each round has its own scenes."""
     settings, works = settings_of(driver.profile, captions), list[SourceWork]()
     for at in numbers:
         scene = random_scene(FIRST + 1000 * number + at, "object" if at % 2 else "road")

@@ -64,7 +64,7 @@ class Site:
         return reply.json()["data"][0]
 
     def finish(self, begun: Mapping[str, Any]) -> None:
-        """Wait until the job ends that the reply `begun` names."""
+        """Wait until a job ends. `begun` is the reply that named the job. Raises ValueError if the job fails."""
         event = self.http.post("gradio_api/call/v2/watch_job", json={"job": begun["job"]["job"]}).json()["event_id"]
         events = self.get(f"gradio_api/call/watch_job/{event}").text
         if '"state": "done"' not in events:

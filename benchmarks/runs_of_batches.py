@@ -72,7 +72,7 @@ class Run:
         return next((one for one in stamps if one.done >= length), stamps[-1])
 
     def each(self, length: int, stages: Sequence[Pass]) -> float:
-        """Return the seconds per piece of work, for the first `length` pieces, added up over these passes."""
+        """Average the seconds per piece of work over each pass's first `length` pieces. Return the sum of averages."""
         at = [self.stamp(stage, length) for stage in stages]
         return sum(one.seconds / one.done for one in at)
 

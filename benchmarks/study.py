@@ -76,7 +76,7 @@ def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figu
 
 @contextmanager
 def pages_open(url: str, study_id: str) -> Iterator[list[int]]:
-    """Request updates like the lead's open pages, in this context. Yield a list: the number of requests by page."""
+    """Request updates as a study lead's open pages do, until the context ends. Yield each page's number of requests."""
     over, looks = threading.Event(), [0] * len(PAGES)
 
     def follow(number: int, path: str) -> None:

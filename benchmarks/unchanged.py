@@ -80,7 +80,7 @@ def _explore(connection: http.client.HTTPConnection) -> Figure:
 
 
 def _live(connection: http.client.HTTPConnection, study_id: str) -> Figure:
-    """Measure polls like those of the script on a study's page of results."""
+    """Measure the requests for news that a study's page of results sends."""
 
     def ask(revision: str) -> Any:
         return _asked(connection, "GET", f"/study/api/{study_id}/live?{urlencode({'revision': revision})}")
@@ -89,7 +89,7 @@ def _live(connection: http.client.HTTPConnection, study_id: str) -> Figure:
 
 
 def _timed(what: str, ask: Callable[[str], Any], connection: http.client.HTTPConnection) -> Figure:
-    """Measure polls without news. The floor is the server's fastest request, timed after each poll."""
+    """Measure polls that find no news. After each poll, measure a request to `/healthz`: these times are the floor."""
     times: list[float] = []
     floor: list[float] = []
     revision, end = "", time.monotonic() + SETTLED
