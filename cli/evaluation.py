@@ -183,7 +183,7 @@ class _Work:
             raise UserError(f"The settings of the model are wrong: {reason(error, UnderTestSettings)}.") from error
 
     def of_model(self, text: str) -> EvaluationQuestion:
-        """Return the command's question with another model, which `text` names as for `model`."""
+        """Return the command's question about another model. `text` names this model in a form that `model` accepts."""
         return replace(self.question, model=self.model(self.question.subject, text))
 
     def compared(self) -> list[EvaluationQuestion]:

@@ -281,7 +281,7 @@ def _compiled(lineage: Lineage) -> bool:
 
 
 def recipes(_options: argparse.Namespace) -> int:
-    """List the recipes with a description and their stages, and the profiles that can run a recipe if not all can."""
+    """List each recipe with its description and stages. If only some profiles can run a recipe, list these profiles."""
     shipped = [load_profile(name) for name in profile_names()]
     for recipe in known_recipes():
         print(f"{recipe.name:<16} {recipe.description}")
