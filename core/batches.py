@@ -136,7 +136,7 @@ class Candidate:
     waits: bool
     chosen_by: ChosenBy
     asked: str
-    """Key of the part of a person's question for which a search chose the image; "" if there is no such question."""
+    """Key of a part of a person's question. A search chose the image to answer this part. "" for other images."""
     test_case: int | None
 
 
@@ -160,7 +160,7 @@ class Piece:
     item: Item
     seed: int
     seeds: int = 0
-    """Number of seeds that failed tries have used up. The next try takes the next seed."""
+    """Number of seeds already used up. A try that fails because of its seed uses this seed up."""
     tries: int = 0
     counterfactual: CounterfactualCaption | None = None
     run: SourceRun | None = None

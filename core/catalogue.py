@@ -166,7 +166,7 @@ class Unmeasured:
     prediction: int
     source_prediction: int
     state: int
-    """Id of the run's state with the mask. The comparison is stored only if the run is still in this state."""
+    """Id of the run's state, which includes the mask. If the state changes meanwhile, the comparison is not stored."""
 
 
 @dataclass(frozen=True)

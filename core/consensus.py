@@ -151,7 +151,7 @@ def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, It
 def outcome_of_image(
     item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
 ) -> ItemOutcome | None:
-    """Return an image's outcome on validity, by votes, else by `adjudications`; None without a question on it."""
+    """Return an image's outcome on validity, from votes or `adjudications`. None if no question is about validity."""
     outcomes = outcomes_of([item], counted(votes, rules.votes), rules, closed)
     if adjudications:
         outcomes = adjudicated(outcomes, adjudications, rules.questions)

@@ -192,13 +192,13 @@ class MixedRow:
     asked: str
     seen: str
     effect: Figure
-    """Mean change, -1 to 1, in how edited the factor `seen` looks (0: not edited, 1: edited), with a 95 % interval."""
+    """Effect of `asked` on the share of images in which `seen` looks changed: -1 to 1, with a 95 % interval."""
     own: Figure
     p_adjusted: float | None
 
     @property
     def mixes(self) -> bool:
-        """True if the factor `seen` changes too: `effect` is above 0 and significant after correction for all rows."""
+        """True if changing `asked` also changes `seen`: `effect` is above 0 and significant, corrected for all rows."""
         significant = self.p_adjusted is not None and self.p_adjusted <= 0.05
         return significant and self.effect.value is not None and self.effect.value > 0
 

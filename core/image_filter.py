@@ -1,5 +1,5 @@
-"""The filter that selects images in web addresses, test sets, studies, evaluations and scripts. Everywhere it is
-written with the names and values of `PARTS`. `storage.curation.selection` and `storage.test_sets.test_sets` apply it.
+"""A filter that selects images. Web addresses, test sets, studies, evaluations and scripts write the filter with the
+names and values of `PARTS`. `storage.curation.selection` and `storage.test_sets.test_sets` apply the filter.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class ImageFilter:
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes (`CHECK_OUTCOMES`) by the name of a check."""
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Results (`STANDINGS` or `UNREAD`) by model under test. The key "" means the model with most predictions for the
-    images that all other parts select."""
+    """Results (`STANDINGS` or `UNREAD`) by model under test. The key "" means the model with most predictions.
+    Only predictions on images that match the rest of the filter are counted for this."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
     """Bands of the validity score; at least one has to match. None selects images without a score."""
@@ -251,7 +251,7 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """Return `value` if it is in `choices`, else raise UserError. `name` is its key, or "" if `value` is a key."""
+    """Return a part's value, or a part's name if `name` is "". Raises UserError if `value` is not in `choices`."""
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"

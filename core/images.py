@@ -29,8 +29,8 @@ MAX_ASPECT = 4.0
 SIDE_MULTIPLE = 8
 """Both sides of a generated image are multiples of this number, the factor by which latents are smaller than images."""
 EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
-"""Limits of a picture for an image editor: multiple of each side, minimum side, maximum number of pixels. diffusers
-scales and crops larger pictures."""
+"""Limits of a picture for an image editor: number of which each side must be a multiple, minimum side, and maximum
+number of pixels in all. diffusers scales and crops larger pictures."""
 _MODE_OF_PROFILE = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
 """Pillow's mode for the pixels that a colour profile describes, by the profile's colour space."""
 _SAME_COLOUR = 2

@@ -1,4 +1,4 @@
-"""Judgements of generated images by a model that sees pictures, as made and as stored."""
+"""Data types for judgements: a vision-language model (the judge) answers questions about generated images."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from core.words import classes_in
 
 DROPPED = 0.15
 """Minimum loss of a segmenter's figure (0 to 1) from source to image for which a person should look at the image. If a
-border is redrawn one pixel off, a small object loses nearly as much. The demo's segmenter has a mean figure of 0.89 on
-60 street scenes of fair days. For the same scenes it is 0.83 in rain, 0.79 at sunset, 0.59 in snow, 0.43 at night and
-0.05 in fog. In rain and at sunset, 98 to 100 % of the losses are below `DROPPED`. For other scenes it is 0.23."""
+border is redrawn one pixel off, a small object loses nearly as much. On 60 street scenes of fair days, the demo's
+segmenter has a mean figure of 0.89. The same scenes have 0.83 in rain, 0.79 at sunset, 0.59 in snow, 0.43 at night and
+0.05 in fog. In rain and at sunset, 98 to 100 % of the losses are below `DROPPED`. Images of other scenes have 0.23."""
 
 Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
 

@@ -57,7 +57,7 @@ class Question:
     only_with: str = ""
     """Class that an item must show for this question to be asked; "" to ask it about all items."""
     follows: str = ""
-    """Id of an earlier question. This one is asked only after its answer `follows_answer`. "" to ask it always."""
+    """Id of an earlier question; "" if none. This question is asked only if the earlier answer is `follows_answer`."""
     follows_answer: str = ""
 
     def answers(self) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class InstructionExample:
 
 @dataclass(frozen=True)
 class LeftOutItem:
-    """A control, quiz or training item that a person removed or answered, so that it is not made again."""
+    """A control, quiz or training item that a person has removed or answered. The studio does not make it again."""
 
     kind: ItemKind
     image_sha: str

@@ -3,11 +3,11 @@
 A perceptual hash finds a picture that was saved again, but none of these. So the look of each picture (a small copy) is
 compared with the most similar looks. Two looks are aligned by `cv2.findTransformECC` (Evangelidis and Psarakis,
 "Parametric Image Alignment Using Enhanced Correlation Coefficient Maximization", 2008), also with one of them mirrored.
-They are twins if the other look has the colour of nearly every pixel at or beside the same place.
+Two pictures are twins if nearly every pixel of one look has its colour in the other look, at most one pixel away.
 
 `benchmarks/twins.py` measures how many twins this finds and how many other pictures it takes for twins; `RATES` states
-the results. Vectors of a CLIP are not used, as they do not show the difference. Those of the demo's CLIP have a median
-cosine of 0.97 both between a picture and its crop by 10 % and between two pictures of the same things.
+the results. CLIP vectors are not used, since they do not tell twins from similar pictures. With the demo's CLIP, a
+picture and its crop by 10 % have a median cosine of 0.97. Two pictures of the same things have the same median.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ picture with the smaller share, the second value the other one. A crop lacks the
 REACH = 13
 """Width in pixels of the square in which a colour is searched before alignment. Enough for a crop of a tenth."""
 HOPELESS = 8 * MOST_LACKING
-"""Maximum share of lacking colours in one direction. Above it, the opposite direction is not compared."""
+"""Maximum share of pixels whose colour the other picture lacks. Above it, the reverse comparison is skipped."""
 LEAST_OVERLAP, LARGEST_SCALE = 0.6, 1.35
 """Minimum share of overlap and maximum scale between aligned pictures. Beyond them too little is left to compare."""
 RATES = (
@@ -194,8 +194,8 @@ def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArr
 
 
 def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """Align `one` to `other`. Return the share of pixels of the aligned `one` whose colour `other` has neither at the
-    same place nor beside it; 1 if the pictures cannot be aligned.
+    """Align `one` to `other`. Return the share of pixels of the aligned `one` whose colour is missing in
+    `other` within one pixel of the same place. Return 1 if the pictures cannot be aligned.
     """
     import cv2
 

@@ -28,7 +28,7 @@ class ValidityScore:
     """Weights of the checks' values (in units of their spread), then weights of the flags of missing values."""
     intercept: float
     task: TaskKind | None = None
-    """Task of the images that it was fitted to and applies to; None for images of all tasks (earlier versions)."""
+    """Task of the images to which the score was fitted and applies. None in older scores, which apply to all tasks."""
 
     def __call__(self, checks: Floats) -> Floats:
         """Return the probability of each image, 0 to 1, from (images, checks) with NaN for a missing value."""

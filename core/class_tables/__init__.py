@@ -207,7 +207,7 @@ def _meaning_titles() -> dict[str, str]:
 
 
 def words_of_id(wordnet: str) -> str:
-    """Return the names of a WordNet id. An id without names gets a word and its explanation, or "" if unknown."""
+    """Return the names of a WordNet id. An id without names gives text like "torpedo: firework", an unknown id ""."""
     return ", ".join(names_of_id(wordnet)) or _meaning_titles().get(wordnet, "")
 
 
@@ -302,7 +302,7 @@ def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
 
 
 def one_name_of(name: str) -> str:
-    """Return one name for a class of scenes, which data sets name differently, such as sidewalk and pavement."""
+    """Return the standard name of a class that data sets name differently: "sidewalk" for "sidewalk" and "pavement"."""
     return _scenes()[0].get(plain(name), plain(name))
 
 
