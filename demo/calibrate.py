@@ -50,9 +50,10 @@ FIRST_SEED = 2_000_000
 COUNT = 300
 """Number of scenes that set the thresholds. The report tests the thresholds on other scenes."""
 BLAMED, THROUGH = 0.015, 0.06
-"""Maximum share of good images that fail a check; maximum share of broken images that pass a check, or all checks."""
+"""Maximum share of good images that fail a check; maximum share of broken images that pass. The second value is used
+twice: for each check alone, and for all checks together."""
 BLAMED_FOR_NOTHING = 0.004
-"""Maximum share of good images that a general check may fail. Such a check only detects images of another scene."""
+"""Maximum share of good images that fail a general check. A general check only detects images of another scene."""
 NEARER = ("edit shows", "label seen")
 """Checks that compare a right text with a wrong one. Their value is above 0 if the image is nearer to the right text,
 so no lower value may pass."""
@@ -158,8 +159,9 @@ class Measured:
 
 
 def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Bands:
-    """Raise the values from which checks pass, until few broken images pass all checks. Each step raises one value to
-    exclude a broken image by a check of its defect. It takes the image and the check that cost the fewest good images.
+    """Raise the second thresholds of checks until few broken images pass all checks. Each step raises the threshold of
+    one check, so that an image with this check's defect no longer passes. The step chooses the check and the image for
+    which the fewest good images stop passing.
     """
     raised_bands = dict(bands)
 

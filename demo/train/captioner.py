@@ -109,9 +109,9 @@ def main() -> None:
 
 
 def load_finished(folder: Path, model: BlipForConditionalGeneration, words: BertTokenizer) -> None:
-    """Load the finished model's weights into a new one, whose vocabulary and patch size may differ.
+    """Load the finished model's weights into a new model, which may have another vocabulary and patch size.
 
-    Smaller patches start with scaled old filters (Beyer et al., "FlexiViT", 2023; plain interpolation here).
+    For smaller patches, old filters are resized by interpolation (simpler than "FlexiViT", Beyer et al., 2023).
     """
     state = BlipForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).state_dict()
     vocabulary, before = words.get_vocab(), BertTokenizer.from_pretrained(folder).get_vocab()

@@ -336,9 +336,7 @@ def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
 
 
 def options_of(keyword: str) -> list[str]:
-    """Return all alternatives of a keyword in the drawn world. For an unknown keyword, these are things such as people
-    may add to a scene.
-    """
+    """Return all alternatives of a keyword in the drawn world; for an unknown keyword, things to add to a scene."""
     kinds = [kind for kind in CHOICES if keyword in CHOICES[kind] or keyword in MORE[kind]]
     return [value for value in CHOICES[kinds[0] if kinds else "x"] if canonical(value) != canonical(keyword)]
 
@@ -357,7 +355,7 @@ def edit_type_of(old: str, new: str) -> EditType | None:
 
 
 def _kinds_of(words: str) -> dict[str, str]:
-    """Return the world's values that equal `words` or end with `words`, by the first letter of their slot."""
+    """Return the values in `CHOICES` that equal or end with `words`, by key: "dusk" gives {"t": "at dusk"}."""
     return {
         kind: value
         for kind, choices in CHOICES.items()

@@ -57,11 +57,12 @@ EXTRA_WEIGHT = {
     "object": {"object": 2.0, "vegetation": 5.0},
 }
 """Additional weight of a pixel in the loss, by family of scenes and class. Pixels of other classes have none.
-Pedestrians and lane markings are only two to five pixels wide in the image, and four times narrower in the latents. The
-vegetation behind an object is hills in haze. The colours of hills differ four times less than those of cars."""
+Pedestrians and lane markings are only two to five pixels wide in the image, and four times narrower in the latents. So
+they have high weights. In object scenes, vegetation means hazy hills. It has a high weight, since the colours of hills
+differ only a quarter as much as the colours of cars."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
-"""Size in pixels from which a car or person counts as large. A smaller one has up to `MOST` times the `EXTRA_WEIGHT` of
-a large one, so that all count equally. Otherwise the colour of the third car would hardly be learnt."""
+"""Number of pixels from which a car or person counts as large. Pixels of smaller ones have up to `MOST` times the
+`EXTRA_WEIGHT`, so that all cars count equally. Otherwise, the colours of small cars would hardly be learnt."""
 MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
 """Relative frequency of road scenes in training, by number of cars. Object scenes have 1: they are learnt sooner."""
@@ -217,8 +218,8 @@ def noise_levels(count: int) -> torch.Tensor:
 
 
 def load_finished(out: Path, models: torch.nn.ModuleList, tokenizer: CLIPTokenizer) -> None:
-    """Load the weights that `save` wrote into new models. Their vocabulary may differ: shared tokens keep their
-    embeddings, and a new synonym starts with the embedding of its standard word.
+    """Load saved weights (see `save`) into new models. If the vocabulary has changed, tokens in both vocabularies keep
+    their embeddings, and a new synonym starts with the embedding of its standard word.
     """
     folders = (out / "stable-diffusion" / "text_encoder", out / "stable-diffusion" / "unet", out / "controlnet")
     states = [
