@@ -119,8 +119,8 @@ class Lessons(nn.Module):
         return loss, figures
 
     def _patch_shares(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return, by question such as colour, the share of each patch that each answer covers: (count, patches,
-        answers). The shares of colours and places are 0 in images whose cars touch.
+        """Return arrays (count, patches, answers) for the keys "semantic" (class), "colour" and "place". A value is the
+        share of a patch's pixels with this answer. Shares of colours and places are 0 in images whose vehicles touch.
         """
         masks = batch.masks.numpy()
         colours = np.full(masks.shape, _NO_THING, np.int64)

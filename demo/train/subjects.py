@@ -134,8 +134,8 @@ def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def loss_of(logits: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-    """Return a loss for finding objects, in which all scenery is one class and outlines weigh more. A smaller loss for
-    naming each pixel's word is added.
+    """Return the sum of two losses. One loss is for finding objects: all scenery is one class, and pixels
+    near outlines weigh more. The other loss, with weight `SCENERY_SHARE`, is for predicting the word of each pixel.
     """
     count = len(SCENERY)
     scenery = logits[:, :count].logsumexp(1, keepdim=True)
