@@ -199,7 +199,7 @@ def _misfit(net: Any, state: Mapping[str, Any]) -> str:
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the architecture to load, and remarks if it is unclear which library's is meant."""
+    """Return the name of the architecture to load, and remarks if its library (torchvision or timm) is unclear."""
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
         library, plain = prepared_by, named

@@ -90,7 +90,8 @@ def require_read(settings: UnderTestSettings) -> None:
         if getattr(settings, name) != getattr(plain, name) and name not in _READS[settings.source]:
             if settings.source == "profile":
                 raise UserError(
-                    f"The profile's own model does not use {called}: leave it out, or set your model's “source”.",
+                    f"The profile's own model does not use {called}: leave this setting out. To test a model of your "
+                    "own, set “source”.",
                     field="source",
                 )
             pixels = name in ("size", "mean", "std", "layout")
@@ -141,8 +142,8 @@ def twice_in(names: Sequence[str]) -> tuple[str, ...]:
 def with_assumptions(
     shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str, output: Numbers = "logits"
 ) -> Preprocessing:
-    """Return the preprocessing with three facts added: kind of output, origin of the class names, and remarks. One
-    remark is about classes of the model with equal names.
+    """Return the preprocessing, now with the kind of output, the origin of the class names, and the remarks. If classes
+    have equal names, a remark on these names is added to `remarks`.
     """
     if origin != GIVEN and (twice := twice_in(classes)):
         more = f" and {len(twice) - 1} more names" if len(twice) > 1 else ""
@@ -207,7 +208,7 @@ def values_of(called: str, prepare: Callable[[Any], Any], mean: Sequence[float])
         else "pixels go from 0 to 1 here, and the usual are 0.485, 0.456, 0.406 and 0.229, 0.224, 0.225"
     )
     raise UserError(
-        f"With this mean and std {called} would get values from {least:.3g} to {largest:.3g} for pixels from black to "
+        f"With this mean and std, {called} would get values from {least:.3g} to {largest:.3g} for pixels from black to "
         f"white, and no model was trained with such values: {hint}.",
         field="mean" if of_bytes else "std",
     )
