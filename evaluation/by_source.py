@@ -53,7 +53,7 @@ class Unseen:
     worst: Floats
     best: Floats
     together: Numbers
-    """Group of each column, from 0. In a sample, all columns of a group have the worst value, or all have the best."""
+    """Group of each column, from 0. Each random sample uses `worst` for all columns of a group, or `best` for all."""
 
 
 class MeansOfSources:
@@ -221,10 +221,10 @@ def means_of_groups(
 
 
 def clustering(wrong: Floats, source: Numbers) -> Clustering:
-    """Return how similar the values of one source are, for values `wrong`, one per image. The result has the
-    intra-class correlation (Donner 1986, International Statistical Review 54), the design effect 1 + (m - 1) x
-    correlation (Kish 1965) and the effective number of images. m is the mean number of images of an image's source. In
-    the design effect, a correlation below 0 counts as 0.
+    """Return how similar the values of images of one source are: the intra-class correlation (Donner 1986,
+    International Statistical Review 54), the design effect 1 + (m - 1) x correlation (Kish 1965), and the effective
+    number of images. `wrong` has one value per image. For m, count for each image how many images its source has, and
+    take the mean over all images. In the design effect, a correlation below 0 counts as 0.
     """
     _, number, size = np.unique(source, return_inverse=True, return_counts=True)
     sources, n = len(size), len(wrong)

@@ -414,7 +414,7 @@ class _Model:
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
-        """Map a WordNet id to the classes with this id or an id below, else to the single class with this id's name."""
+        """Map a WordNet id to all classes with its meaning or a narrower one, else to the only class with its name."""
         meaning, names = tables.meaning_of(label), tables.names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")
@@ -445,8 +445,8 @@ class _Model:
         return self._below(label, below[:1], str(tables.meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """Map a word by the meaning that the word nearly always has in texts. The label stays unmapped if there is no
-        such meaning or no class of it. None if the model has no class of any of the word's meanings.
+        """Map a word to the classes of the meaning that it nearly always has in texts. The label stays unmapped if no
+        meaning is so frequent, or if this meaning has no class. None if no meaning of the word has an ImageNet class.
         """
         known = tables.word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):

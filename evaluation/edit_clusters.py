@@ -36,9 +36,9 @@ class EditCluster:
 
 
 def edit_clusters(differences: Floats, change: Floats, source: Numbers, label: Numbers) -> tuple[EditCluster, ...]:
-    """Return the groups of all classes, the most harmful first. `differences`, (test cases, dimensions), are vectors of
-    the new words minus vectors of the old words. Only their direction counts. A test case has no group if its `change`
-    is NaN, its words keep their meaning, or its edit is unlike all others.
+    """Group the test cases of each class by the meaning of their edits. Return all groups, the most harmful first.
+    `differences`, (test cases, dimensions), are vectors of the new words minus vectors of the old words. Only their
+    direction counts. A test case has no group if `change` is NaN, its difference is 0, or its edit is like no other.
     """
     length = np.linalg.norm(differences, axis=1)
     usable = np.isfinite(change) & (length > 1e-9)
@@ -89,9 +89,9 @@ def _of_class(
 
 
 def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.Generator, exchanges: int) -> Floats:
-    """Return a p-value for each row of `weights`, (groups, test cases). Changes are exchanged at random between test
-    cases. The p-value is the share of exchanges that move the row's weighted mean at least as far from its expected
-    value.
+    """Return a p-value for each group, a row of `weights`, (groups, test cases). Changes are exchanged at random
+    between test cases. The p-value is the share of exchanges after which the group's weighted mean change is at least
+    as far from its expected value as the actual mean is.
 
     Test cases of one source are similar. So changes are exchanged within a source, or whole sources with equally many
     test cases are exchanged (Winkler et al. 2015, NeuroImage 123). A group of all test cases of a class gets p = 1.

@@ -88,8 +88,8 @@ def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> F
 
 def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
     """Return for each pair of factors how much a requested change of the first factor also changes the look of the
-    second. `looks`, (images, factors), is 1 if a factor looks changed in the image, 0 if not, NaN if unknown. A pair is
-    left out if no image with a known look of the second factor changes the first factor without the second.
+    second. `looks`, (images, factors), is 1 if a factor looks changed in the image, 0 if not, NaN if unknown. A pair
+    needs an image whose caption changes the first factor and keeps the second, and whose look of the second is known.
     """
     plain, found = images.by_factor(), list[tuple[str, str, _Fit, Figure]]()
     for seen, name in enumerate(plain.factors):
@@ -133,8 +133,8 @@ def _effects(images: Levels, pairs: bool = True) -> tuple[list[_Effect], int]:
 
 
 def _pooled(level: Numbers, source: Numbers, levels: int) -> tuple[Numbers, list[int], int]:
-    """Merge levels, 1 to `levels`, with fewer than `FEWEST` sources, and drop levels without an image. Return each
-    image's new level, each new level's old index (-1 for the merged one), and the number of rare levels.
+    """Merge all rare levels (fewer than `FEWEST` sources) into one, and drop levels without an image. Level 0 stays.
+    Return each image's new level, each new level's old index (-1 for the merged one), and the number of rare levels.
     """
     sources = np.bincount(np.unique(np.column_stack([level, source]), axis=0)[:, 0], minlength=levels + 1)[1:]
     frequent, rare = np.flatnonzero(sources >= FEWEST), np.flatnonzero((sources > 0) & (sources < FEWEST))

@@ -8,11 +8,11 @@ Technometrics 24). "Worse" is corrected for the number of rows by Holm's method.
 at most 5 % of comparisons.
 
 The bounds are quantiles of random samples: sources get random weights (Bayesian bootstrap, as in `by_source`). One
-additional source represents the unseen ones: only one of the models is wrong on this source. A test case adds nothing
-to the difference if both models are right, both are wrong, or people found the test case invalid. Others that nobody
-judged count by their chance of being valid. This chance has Jeffreys's prior. It is estimated from the judged test
-cases on which only the same model is wrong. If these are fewer than `FEWEST_OF_STRATUM`, all judged test cases on which
-a model is wrong are used.
+imagined, additional source represents unseen sources: in each sample, one model is wrong on this source and the other
+is right. A test case adds nothing to the difference if both models are right, both are wrong, or people found the test
+case invalid. If only one model is wrong and nobody judged the test case, the test case counts by its chance of being
+valid. This chance is estimated, with Jeffreys's prior, from judged test cases on which only this model is wrong. If
+there are fewer than `FEWEST_OF_STRATUM`, all judged test cases on which a model is wrong are used instead.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class Compared(Columns):
 
 
 def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> GateResult:
-    """Return whether the new model is worse. `margin` is the allowed rise of the share of valid faults, 0 to 1. Each
-    class with at least `FEWEST_CASES` test cases has a row, and all rows decide.
+    """Return whether the new model is worse. `margin` is the allowed rise of the share of valid faults, 0 to 1. The
+    whole set has a row, and so has each class with at least `FEWEST_CASES` test cases. The answer is "worse" if any row
+    is worse, "no worse" if all rows are no worse, and "cannot tell" otherwise.
     """
     chance = _chance_valid(compared)
     # The random weights of a class's sources are independent of those behind these samples, so shuffle the samples.
@@ -117,7 +118,7 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
 def _row(
     name: str, compared: Compared, own: Flags, chance: tuple[Floats, Floats], margin: float, weighing: Weighing
 ) -> tuple[GateRow, float]:
-    """Return the row of the test cases in `own`, and the p-value of "worse" or NaN. Callers set the answer "worse"."""
+    """Return the row of `own` test cases, and the p-value of "worse" (NaN if unknown). Only `gate` answers "worse"."""
     first, second, judged = compared.first[own], compared.second[own], compared.judged[own]
     counted = [first, second]
     for state in (VALID, NOT_JUDGED):

@@ -67,8 +67,8 @@ class MethodImages(Columns):
     @property
     def valid_failure(self) -> Numbers:
         """`YES` for each valid image that shows a new fault of the model. `NO` if people find the image invalid, even
-        if the model has not read it. Otherwise `UNKNOWN` if the fault or the validity is unknown. This also holds for
-        right answers on images of unknown validity: counting these, but not the faults on such images, would be a bias.
+        if the model has not read it. For other images, `UNKNOWN` if the fault or the validity is unknown, else `NO`. On
+        images of unknown validity, even a right answer is `UNKNOWN`: to count it as `NO` would bias the figures.
         """
         failure = np.where((self.fault == YES) & (self.valid == YES), YES, NO)
         unknown = ((self.fault == UNKNOWN) | (self.valid == UNKNOWN)) & (self.judged != NO)
@@ -243,7 +243,7 @@ class _Compared:
     votes: Votes
 
     def table(self, name: str, own: Flags, seconds: Floats, kinds: Sequence[Sized]) -> MethodTable:
-        """Return the table of images in `own`. `kinds` has each method's edit types, none if the table has one type."""
+        """Return the table of images in `own`. `kinds`: each method's edit types; all () if the table has one type."""
         images, reference, methods = self.images, self.reference, len(seconds)
         group = _Group(images, own, *self.control.shape)
         failure = images.valid_failure

@@ -27,7 +27,7 @@ MASK_CHECKS = (MASK_KEPT, THINGS_KEPT, SURROUNDINGS_KEPT)
 SEEN = 0.5
 """Minimum share of a class or object that a segmenter must find in the source. Otherwise it cannot judge the result."""
 SMALLEST_THING = 0.0012
-"""Minimum size of a class or object in the mask to be checked, as a share of the image. 128 x 128 pixels need 20."""
+"""Minimum size of a class or object to be checked, as a share of the mask's pixels: 20 of 128 x 128."""
 MASK_BANDS: Mapping[str, Band] = dict.fromkeys(MASK_CHECKS, Band(failed_below=0.25, passed_from=0.5))
 """Default thresholds of the mask checks, for the share of a class's or object's pixels that is still found."""
 

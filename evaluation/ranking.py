@@ -16,7 +16,7 @@ from core.evaluation_results import BUDGETS, Order
 from core.figures import Floats, Numbers
 
 PRIOR = 4.0
-"""Number of images for which a general estimate counts in a more particular estimate (see `chance_wrong`)."""
+"""Weight of a general estimate in a more particular estimate, as a number of images (see `chance_wrong`)."""
 
 
 def deep_gini(probabilities: Floats) -> Floats:
@@ -54,8 +54,8 @@ def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> Num
 
 def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]]) -> Floats:
     """Return the probability that the model will be wrong on images not made yet. `known` maps features of past images
-    to (number wrong, number of all). `features` of each image go from general to particular, such as (edit type,
-    alternative, class). Each estimate enters the next, more particular estimate as `PRIOR` images (empirical Bayes).
+    to (number wrong, number of all). Features are ordered from general to particular, such as (edit type, alternative,
+    class). The estimate with one more feature counts the estimate without it as `PRIOR` images (empirical Bayes).
     """
     number_wrong, number = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for feature, (wrong, of) in known.items():

@@ -12,7 +12,7 @@ from evaluation.by_source import CONFIDENCE
 FEWEST_OF_STRATUM = 5
 """Minimum number of judged images for a stratum to have its own share. Smaller strata share one estimate."""
 PROPORTIONAL = 0.01
-"""Minimum probability of a sample as uneven as the judged images. Below it, these do not count as a random sample."""
+"""Minimum p-value for judged images to count as a random sample, in tests of how evenly they are spread."""
 
 
 def in_proportion(images: Numbers, judged: Numbers) -> bool:

@@ -1,15 +1,15 @@
 """Search for cells in which a model is weak: choose the images to draw next, and detect weak cells. Pure.
 
 A cell is a label, an edit type and an alternative. It is weak if more than a given share of its images are valid
-faults: images on which the model is wrong and that neither people nor checks find invalid. A cell may be weak by
-itself, because its alternative is weak under most labels, or because its label is weak under most edits. The search
-weighs these three reasons by the images of all cells.
+faults: images on which the model is wrong and that neither people nor checks find invalid. A cell may be weak for
+three reasons: by itself, because its alternative is weak under most labels, or because its label is weak under most
+edits. From the images of all cells, the search estimates how likely each reason is.
 
 A weak cell is detected by evidence that remains valid no matter how often or why the search looks: an e-value for each
 cell (Grünwald, de Heide and Koolen 2024, Journal of the Royal Statistical Society B 86), and the procedure of Benjamini
 and Hochberg for e-values (Wang and Ramdas 2022, Journal of the Royal Statistical Society B 84). On average at most
-`FALSE` of the detected cells are not weak. Each image of a cell should have another source, since images of one source
-fail together.
+`FALSE` of the detected cells are not weak. The images of a cell should have different sources, since images of one
+source fail together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WEAK = 0.1
 EVERY = 5
 """One in this many images is drawn uniformly at random, to measure error rates without bias."""
 ASKED = 4
-"""One in this many of the images not drawn uniformly answers a user's open question, if there is one."""
+"""One in this many images is for a user's open question, if there is one. Images drawn uniformly do not count."""
 STEPS = 12
 """Number of steps of belief propagation. In replays, more steps changed chances by 0.002 on average, and by much more
 only where two reasons explained the images equally well.
@@ -86,8 +86,8 @@ def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
     valid faults so far.
 
     Faults make a cell's alternative and its label suspect. If one of them explains the faults, the other is less
-    suspect. The shares of faults in weak and in other cells, and of weak cells, labels and alternatives, are learnt
-    from the images too.
+    suspect. These numbers are learnt from the images too: the share of faults in weak cells, the share in other cells,
+    and how common weak cells, weak labels and weak alternatives are.
     """
     from scipy.special import expit, logit
 

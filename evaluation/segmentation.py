@@ -1,9 +1,9 @@
 """Compare how well a segmenter agrees with masks on generated images and on their sources (the paper's RQ2). Pure:
 takes counts of pixels, knows no images.
 
-The intersection over union (IoU) of a class is computed over all pixels of a set, from one confusion matrix. Either
-each source or each test case weighs the same in it (see `evaluation.effectiveness`). It is no mean over images. Figures
-of single images tell which protected classes a segmenter loses, by the rule of `evaluation.metrics.ClassFigures`.
+The intersection over union (IoU) of a class is computed over all pixels of a set, from one confusion matrix, not
+averaged over images. In this matrix, either all sources or all test cases have the same weight (see
+`evaluation.effectiveness`). Other figures count protected classes that a segmenter loses on an image (see `lost_by`).
 """
 
 from __future__ import annotations
@@ -200,8 +200,8 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
     """Return the means over sources of the overlaps in several sets. A set has (sources, 2 x classes): each class's
     intersection, then each class's union, summed over the source's weighted images. `weights` are the sources' weights.
 
-    In the imagined, unseen source, a segmenter finds each class fully or not at all. There, the class's area is a mean
-    over sources, weighted by these areas. With the plain mean, intervals would be too short if areas are unequal.
+    In the imagined, unseen source, a segmenter finds each class fully or not at all. There, the area of a class is
+    sum(area x area) / sum(area) over the known sources. A plain mean would make intervals too short if areas differ.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)
@@ -329,9 +329,9 @@ def loss_effect(
 
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
-    """Return flags (images, classes, answers): True if an answer's share of a class's pixels is at least as large in
-    the image as in the whole set, and above 0. `part` has each image's pixels by class and answer, `whole` has them by
-    class. `shares`, (classes, answers), are the shares in the whole set. Each of them is reached in at least one image.
+    """Return flags (images, classes, answers). A flag is True if the answer's share of the class's pixels is above 0 in
+    the image, and at least as large as in the whole set. `shares`, (classes, answers), are the shares in the whole set.
+    `part` has each image's pixels by class and answer, `whole` has each image's pixels by class.
     """
     with np.errstate(invalid="ignore"):
         return np.asarray((part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING)))

@@ -9,12 +9,12 @@ If every image has a score of how likely people find it valid, the score is used
 its errors (prediction-powered inference, Angelopoulos et al. 2023, Science 382; the weight of the score as in PPI++,
 2023). A bad score does not bias a figure, but widens its interval.
 
-Intervals are quantiles of draws. Sources get random weights (the Bayesian bootstrap of Rubin 1981, Annals of Statistics
-9). One additional source represents the unseen ones: its images are all right, or all wrong and invalid, or all wrong
-and valid. If sources weigh the same and each counts fully or not at all, the interval is the mid-P form of the interval
-of Clopper and Pearson (1934, Biometrika 26). For other figures, it is the mid-P form of the bounds of Gaffke (2005).
-Single votes and control items give draws of the true state of each judged image (`worker_errors`). Unknown states count
-as invalid for the lower end and as valid for the upper end (Manski 1989, Journal of Human Resources 24).
+Intervals are quantiles of random draws. Each draw gives sources random weights (the Bayesian bootstrap of Rubin 1981,
+Annals of Statistics 9). One imagined source represents unseen sources: its images are all right, all wrong and invalid,
+or all wrong and valid. If sources weigh the same and each source's share is 0 or 1, the interval is the mid-P form of
+the interval of Clopper and Pearson (1934, Biometrika 26), otherwise of the bounds of Gaffke (2005). Votes of single
+workers give each judged image a random true state in each draw (`worker_errors`). Images of unknown validity count as
+invalid for an interval's lower end, and as valid for its upper end (Manski 1989, Journal of Human Resources 24).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Judged(Columns):
     undecided: Flags | None = None
     """True if people voted on the image without reaching a consensus. None if all votes reached one."""
     ballots: Ballots | None = None
-    """Votes of single workers; `image` is an index in these columns. None to trust the consensus of votes."""
+    """Votes of single workers. Their `image` is an index into columns such as `source`. None to trust the consensus."""
     adjudicated: Flags | None = None
     """True if the study lead decided on the image, which overrules all votes. None if the lead decided on none."""
     outside: Flags | None = None
@@ -101,15 +101,15 @@ class ValidityEffect:
     by_strata: Figure
     """Share of images that are wrong and valid, estimated stratum by stratum."""
     with_score: Figure
-    """Share of wrong and valid images, by a score whose errors the votes correct. No value without a score."""
+    """Share of wrong and valid images, estimated from scores. Votes correct the scores. No value without scores."""
     among_valid: Figure
     """Share of wrong images among the valid images: the error rate if reviewers removed all invalid images."""
     at_least: Figure
     """Smallest possible share of images that are wrong and valid. Images without a consensus, and images of strata
     without votes, count as invalid."""
     at_most: Figure
-    """Largest possible share of images that are wrong and valid. Images that `at_least` counts as invalid count as
-    valid."""
+    """Largest possible share of images that are wrong and valid. Images without a consensus, and images of strata
+    without votes, count as valid."""
     undecided: Figure
     """Share of judged images on which people reached no consensus."""
     score_weight: float | None
@@ -172,8 +172,8 @@ def validity_effect(
 
 
 def _figure(value: float, low: Floats, high: Floats, n: int, sources: int, unknown: str = "") -> Figure:
-    """Return a figure. Its interval runs from a quantile of `low` to one of `high`: random draws in which images of
-    unknown validity are invalid (`low`) or valid (`high`). If `unknown` has a reason, the figure has no value.
+    """Return a figure, without a value if `unknown` gives a reason. In the random draws `low`, images of unknown
+    validity count as invalid; in `high`, as valid. The interval goes from a quantile of `low` to a quantile of `high`.
     """
     value = float(np.nanmedian(low)) if unknown else value
     ends = float(np.nanquantile(low, (1 - CONFIDENCE) / 2)), float(np.nanquantile(high, (1 + CONFIDENCE) / 2))
@@ -237,8 +237,8 @@ class _Table:
 
     @cached_property
     def masses(self) -> Floats:
-        """Table with a row for each source. Columns: weight of its images in each pool, weight of its wrong images in
-        no pool, weight of its right images in no pool, sum of weight times score in each pool, weight of the source.
+        """Table with a row for each source. Columns: weight of the images in each pool (see `_Table`); weight of wrong
+        images in no pool; weight of right images in no pool; sum of weight x score in each pool; weight of the source.
         """
         column = np.where(self.pool[self.cell] >= 0, self.pool[self.cell], self.pools + np.where(self.held.wrong, 0, 1))
         width = self.pools + 2
@@ -281,7 +281,7 @@ class _Table:
         return np.bincount(self.asked_pool, values, self.pools).astype(np.float64)
 
     def _share(self, values: Floats) -> Floats:
-        """Return the weighted mean of a value of the judged images, pool by pool."""
+        """Return, for each pool, the weighted mean of a value of its judged images, (pools,)."""
         return ratio(self._by_pool(values * self.asked_weight), self._by_pool(self.asked_weight))
 
     @cached_property
@@ -383,7 +383,7 @@ class _Draws:
         """Mean weight of a source's judged images in each pool. One imagined, additional source has this weight."""
         wrong_ones = self._place[table.of_wrong[table.asked_pool]]
         self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
-        """Mean number of judged wrong images per source that has any. The imagined source gets the same number."""
+        """Mean number of judged wrong images of a source with such images. An imagined source gets as many."""
         begins = range(0, draws, TOGETHER)
         figures = np.concatenate([self._some(begin, min(TOGETHER, draws - begin)) for begin in begins], axis=1)
         self.wrong, self.low, self.high, self.mended_low, self.mended_high, self.times_valid = figures[:6]
@@ -467,11 +467,11 @@ class _Draws:
 
 
 def contradiction_of(judged: Judged) -> str:
-    """Return why two studies cannot both be true, in a sentence; "" if they can, or if there is only one study.
+    """Return a sentence on why two studies cannot both be true; "" if they can, or if there is only one study.
 
     If a model is wrong on a share e of all images, and at most a share v of the wrong images is valid, then at most a
-    share 1 - e x (1 - v) of all images is valid. One study gives v, the other gives e and the number of valid images.
-    The studies contradict each other if so many valid images have a probability below `LIKELY` at that share.
+    share 1 - e x (1 - v) of all images is valid. One study gives v. The other study gives e and found some number of
+    valid images. If this number or more has a probability below `LIKELY` at the largest share, the studies contradict.
     """
     from scipy import stats
 

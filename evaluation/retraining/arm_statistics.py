@@ -215,7 +215,7 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
 
     def spread_out(one: _Mean) -> Floats:
         """Return the deviations of `one` from its mean, (seeds, sources in `ids`); 0 for a source that `one` lacks. The
-        deviations are scaled so that the variance of the mean stays the same.
+        deviations are scaled up, so that these zeros do not change the mean deviation of a seed.
         """
         found = np.zeros((one.seeds, len(ids)))
         found[:, np.searchsorted(ids, one.ids)] = (one.table - one.value) * len(ids) / one.sources
@@ -225,7 +225,7 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     low, none, high = (_variances(top - share * bottom) for share in (-1.0, 0.0, 1.0))
 
     def reach(share: float) -> float:
-        """Return the half-width of the interval of gain - share x loss. Its variance is quadratic in the share."""
+        """Return half the width of the interval of `gain - share * lost`. The variance is quadratic in `share`."""
         return _reach(none + share * (high - low) / 2 + share**2 * ((high + low) / 2 - none), arm.seeds, sources)
 
     def beyond(share: float) -> float:
