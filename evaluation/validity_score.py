@@ -69,10 +69,10 @@ def agreement(score: Floats, valid: Flags, source: Numbers, threshold: float = 0
 
 
 def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
-    """Return the area under the ROC curve, with an interval over sources. The log odds of the area are computed without
-    each source in turn (the jackknife, Miller 1974, Biometrika 61). With one image per source, this is the method of
-    DeLong et al. 1988 (Hanley and Hajian-Tilaki 1997). The degrees of freedom are those of the sources with valid or
-    with invalid images, whichever are fewer. `experiments.coverage.of_score` measures how often the interval is right.
+    """Return the area under the ROC curve, with an interval over sources. A jackknife of the area's log odds leaves out
+    each source in turn (Miller 1974, Biometrika 61). With one image per source, this is the method of DeLong et al.
+    1988 (Hanley and Hajian-Tilaki 1997). Student's t has m - 1 degrees of freedom. m is the smaller of two numbers:
+    sources with a valid image, and sources with an invalid image. `experiments.coverage.of_score` tests the interval.
     """
     from scipy import special, stats
 

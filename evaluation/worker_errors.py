@@ -30,7 +30,7 @@ FEWEST_CHAINS = 10
 VOTES_THAT_SHOW_HARD = 3
 """Minimum number of votes of an image for a disagreement to suggest a hard image."""
 _PRIOR = np.array([0.5, 0.5, 0.1])
-"""Dirichlet prior of the shares of invalid, valid and hard images. 0.5 is Jeffreys's prior; 0.1 expects few images."""
+"""Dirichlet prior: shares of invalid, valid and hard images. 0.5 is Jeffreys's prior. 0.1 expects few hard images."""
 _MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])
 """Grid of the workers' distribution: mean rate of right answers, and similarity (sum of the beta parameters)."""
 _LEAST = 1e-3
