@@ -107,8 +107,8 @@ def _change(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _miou(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Simulate the mIoU. In each class, the share `world.error` of the pixels is taken for the next class. Parts of an
-    image are right or wrong as a whole, and class sizes differ between sources.
+    """Simulate the mIoU of a model that mistakes the share `world.error` of each class's pixels for the next class.
+    Each part of an image is right or wrong as a whole. Class sizes differ between sources.
     """
     classes, figures = 4, list[Figure]()
     for begin in range(0, repetitions, AT_ONCE):

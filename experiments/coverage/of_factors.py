@@ -1,8 +1,8 @@
 """Measures how often a factor experiment finds planted interactions, in simulated worlds with known effects. Pure.
 
 Goals, set before the first run. At most 5 % of the repetitions should find a false effect. 93 to 98 % of the intervals
-should contain the truth. With 200 sources and as many captions as effects, at least 90 % of the repetitions should find
-an interaction of 25 points.
+should contain the truth. With 200 sources, each with as many captions as there are effects to estimate, at least 90 %
+of the repetitions should find an interaction of 25 points.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class FactorShares:
     covers: float
     """Share of intervals that contain the true effect, averaged over all effects."""
     least: float
-    """Share of intervals that contain the true effect, for the effect where this share is smallest."""
+    """Like `covers`, but for the single effect whose intervals contain the truth least often."""
 
 
 def shares(world: FactorWorld, repetitions: int, seed: int = 0) -> FactorShares:

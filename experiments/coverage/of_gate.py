@@ -27,15 +27,16 @@ judged. The new model errs more often on invalid test cases."""
 
 @dataclass(frozen=True)
 class GateWorld:
-    """A world with two models. `loss` is the new one's additional errors on valid test cases, as a share of all."""
+    """A simulated world with an old and a new model."""
 
     sources: int
     cases: int
     """Number of test cases of each source."""
     loss: float
+    """Number of the new model's additional errors on valid test cases, divided by the number of all test cases."""
     margin: float
     votes: bool = False
-    """True if some test cases are invalid, and people have judged a random part of them all."""
+    """True if some test cases are invalid, and people have judged a random part of all test cases, valid or not."""
     classes: int = 0
     """Number of classes for which the gate also compares the models, or 0 for none."""
 
