@@ -4,7 +4,7 @@
 
 Each edit changes one word in the true caption of a drawn scene, so the renderer knows what the image should show. Both
 ways of drawing make the same edits, and judge models read the images. The file gets a line per edit, so that a stopped
-run can resume. `--costs` measures time instead, such as a batch against single images.
+run can resume. With `--costs`, the program measures CPU times instead, and compares images drawn in a batch and singly.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row
 
 
 def costs(ways: Ways, store: Kept, count: int) -> str:
-    """Describe in words the ratios of CPU times, and how much images of a batch differ from single images."""
+    """Return lines of text: ratios of CPU times, and the maximum difference between batch images and single images."""
     text = []
     for guidance, most in ((1.0, 0.6), (2.0, 0.8)):
         measured_costs = [_costs(one, ways, store, guidance) for one in asked("weather", count)]

@@ -61,7 +61,7 @@ class ImageFindings:
     air: list[bool] = field(default_factory=list)
     colour: list[bool] = field(default_factory=list)
     part: list[bool] = field(default_factory=list)
-    """True for each image that shows its edit of the background, for edits of ground, trees, walls, water or hills."""
+    """One entry for each edit of ground, trees, walls, water or hills: True if the image shows the edit."""
     label: list[bool] = field(default_factory=list)
     untouched_air: list[bool] = field(default_factory=list)
     untouched_colour: list[bool] = field(default_factory=list)
@@ -69,7 +69,7 @@ class ImageFindings:
     other_colours: list[bool] = field(default_factory=list)
     """True for each object that the edit should not change and that kept its colour."""
     third_car: list[bool] = field(default_factory=list)
-    """True for each farthest car of three that the edit should not change and that kept its colour."""
+    """One entry for each third (farthest) car that the edit should not change: True if the car kept its colour."""
     whole: list[bool] = field(default_factory=list)
     """True for each image with no object lost or added. Objects that judges misread in the ideal image do not count."""
     as_drawn: list[bool] = field(default_factory=list)

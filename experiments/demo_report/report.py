@@ -2,8 +2,8 @@
 a part of it.
 
 Prints a table and writes it to docs/demo-report.md. The exit code is 1 if a figure misses its floor (required minimum).
-The pipeline is the real one. The drawn world knows the truth. Judge models, which are trained only on rendered scenes,
-recognise what a generated image shows.
+The pipeline is the real one. A renderer draws the scenes, so their true content is known. Judge models, which are
+trained only on rendered scenes, recognise what a generated image shows.
 """
 
 from __future__ import annotations

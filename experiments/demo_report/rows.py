@@ -56,7 +56,7 @@ def share(what: str, hits: Sequence[bool], floor: float, note: str = "") -> Row:
 
 
 def percent(hits: Sequence[bool]) -> str:
-    """Return the share of `hits` in per cent, such as "38.9 %"; "none" without hits."""
+    """Return the share of true values in `hits` in per cent, such as "38.9 %"; "none" if `hits` is empty."""
     return f"{sum(hits) / len(hits) * 100:.1f} %" if hits else "none"
 
 

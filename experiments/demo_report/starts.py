@@ -1,9 +1,9 @@
 """Compare images drawn from noise with images drawn from the inverted source: `python -m experiments.demo_report.starts
 --results FILE`.
 
-The real pipeline with the demo profile writes the counterfactual captions of each road scene. With `--true-captions`
-they come from the drawn world instead, with four edits per scene. Both ways draw the same captions, and judge models
-read the images. The file gets a line per scene, so that a stopped run can resume.
+The real pipeline with the demo profile writes the counterfactual captions of each road scene. With `--true-captions`,
+up to four captions are made from the known content of the scene instead. Each caption is drawn from noise and from the
+inverted source. Judge models read the images. The file gets a line per scene, so that a stopped run can resume.
 """
 
 from __future__ import annotations
