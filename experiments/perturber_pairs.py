@@ -98,7 +98,7 @@ def read_pairs(file: Path) -> tuple[list[Pair], list[str]]:
 
 
 def drawn_pairs(count: int) -> list[Pair]:
-    """Return training pairs from drawn scenes. Some have a caption that allows no edit of the type."""
+    """Return training pairs from drawn scenes. Some pairs have a caption that allows no edit of the pair's type."""
     rng, pairs = random.Random(0), list[Pair]()
     while len(pairs) < count:
         example = random_example(rng, "perturbations", rng.randrange(TRAIN_SEEDS, 2 * TRAIN_SEEDS))

@@ -1,9 +1,9 @@
 """Compare models under test on drawn sources and on their reconstructions: `python -m experiments.reconstructions`.
 
-A reconstruction redraws a source without an edit, here with LANCE's recipe and the demo profile. "Corrected" is the
-recipe's image, which is kept on the stored path of the inversion. "Uncorrected" is drawn from the inverted noise alone,
-with the same caption and control image. `--results FILE` gets a line per source, so that a stopped run can resume.
-`--out FILE` writes the report as Markdown.
+A reconstruction redraws a source without an edit, here with LANCE's recipe and the demo profile. Each source has two
+reconstructions. "Corrected" is the image of the recipe, which corrects each drawing step by the steps stored in the
+inversion. "Uncorrected" is drawn from the inverted noise alone, with the same caption and control image. `--results
+FILE` gets a line per source, so that a stopped run can resume. `--out FILE` writes the report as Markdown.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@ random cells, all cells of two alternatives, or all cells of one label. Each sea
 of all) in rounds of `ROUND`, and learns after each round which of them are valid faults. One rule for all methods
 detects the weak cells (`evaluation.search.detected`).
 
-Goals, set before the first run, by 95 % intervals. Our search detects at least twice as many weak cells as the command
-`foretell` in a loop, on average over all arrangements. In each arrangement, it detects at least as many weak cells as
-Thompson sampling, and as Bayesian optimisation over CLIP's texts. At most 5 % of the detected cells are not weak. From
-some random images, our search estimates the error. The error's interval contains the truth in 93 to 98 % of replays.
+The goals were set before the first run, and are judged by 95 % intervals. On average over all arrangements, our search
+detects at least twice as many weak cells as the command `foretell` in a loop. In each arrangement, our search detects
+at least as many weak cells as Thompson sampling, and as Bayesian optimisation over CLIP's texts. At most 5 % of the
+detected cells are not weak. Some images of our search are random, to estimate the share of valid faults in the whole
+data set. The interval of this share contains the truth in 93 to 98 % of replays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RQ2: where models under test fail, which part of the error edits cause, and whether known weaknesses are found."""
+"""RQ2: where models under test fail, how much error the edits cause, and whether known weaknesses are found."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ class Breaking:
     """Effect of each word that an edit brings in: the change of the true class's probability (for a segmenter, of the
     share of right pixels) from the reconstruction to the test case."""
     by_thing: tuple[SensitivityRow, ...]
-    """Effect of each pair of word and class, such as "red bird", measured as in `by_word`. A segmenter has the rows of
-    `by_word` here too."""
+    """Like `by_word`, for each pair of word and class, such as "red bird". For a segmenter, equal to `by_word`."""
 
     @property
     def taught_wrong(self) -> tuple[str, ...]:
@@ -74,7 +73,7 @@ class Breaking:
 
     @property
     def other_things_named(self) -> Figure:
-        """Share of the other things (rightly labelled, in no `LEFT_OUT` condition) for which `by_thing` shows harm."""
+        """Share of the things without a known weakness for which `by_thing` shows harm beyond chance."""
         names = [row.name for row in self.by_thing if not row.name.startswith(LEFT_OUT)]
         return _named(self.by_thing, [name for name in names if name not in self.taught_wrong])
 

@@ -75,8 +75,8 @@ class Prioritising:
         return share_of(round(float(cells.sum())), len(cells))
 
     def more_than(self, other: str) -> Figure:
-        """Return how much larger the share of weak cells found is in the studio's order than in another one, after
-        `BUDGET` of the images. Its interval is over cells.
+        """Return a difference: the share of weak cells that the studio's order finds in the first images (`BUDGET`),
+        minus the share that the order `other` finds in as many images. The interval is over cells.
         """
         return mean_of(self.orders[OURS].cells[BUDGET] - self.orders[other].cells[BUDGET])
 

@@ -443,7 +443,7 @@ def _order(one: Found) -> tuple[str, ...]:
 
 
 def _alike(run: Results) -> str:
-    """Return a sentence: how many images were left out as similar to one of another split, and how many are in two."""
+    """Return a sentence: how many images were left out as similar to another split, and how many such pairs remain."""
     numbers = " and ".join(f"{run.retraining[one].alike:,} {TITLES[one]} image(s)" for one in FAMILIES)
     both = sum(len(run.retraining[one].shared) for one in FAMILIES)
     return (

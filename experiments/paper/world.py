@@ -1,4 +1,4 @@
-"""Sources of the paper's questions as a data set: drawn scenes of fair (sunny or cloudy) days with known truth.
+"""Draws the source images of the paper's experiments: scenes of fair (sunny or cloudy) days, whose content is known.
 
 The models under test learn from fair days alone. They get two of Domino's three kinds of weaknesses (Eyuboglu et al.
 2022): conditions missing from the training, such as fog, and wrong labels in it, such as for red birds. This module
