@@ -279,7 +279,7 @@ class CocoSource(Source):
             classes = {int(n): str(name) for n, name in mask_classes.items()} if isinstance(mask_classes, dict) else {}
             size = int(entry["width"]), int(entry["height"])
         except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise UserError("Its width and height are not both given as numbers: add them.") from error
+            raise UserError("The image's width, height and mask_classes keys must be numbers: correct them.") from error
         if any(not 0 <= number <= UNLABELLED for number in classes):
             raise UserError("Its mask_classes have a number that no mask can hold: numbers go from 0 to 255.")
         if not (0 < size[0] <= 1 << 15 and 0 < size[1] <= 1 << 15):

@@ -96,7 +96,7 @@ class Draft:
         self.masks = False
         """True if at least one of the examples has a mask."""
         self.left_out: Counter[str] = Counter()
-        """Number of images with a detail that the format's other files lack, by kind of detail, such as "captions"."""
+        """By kind of detail, such as "captions": number of images with a detail only in `RECORDS` and `TYPED`."""
         self._records: BinaryIO | None = None
         self._add_typed: Callable[[Mapping[str, Any]], None] | None = None
 
@@ -257,8 +257,8 @@ def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Generator[U]:
 
 @contextmanager
 def drafted(into: Path, replace: bool, progress: OnProgress | None, complete: Complete | None) -> Iterator[Draft]:
-    """Open the folder of an export. If the `with` block succeeds, it is renamed to `into`, otherwise deleted. Raises
-    UserError if `into` is a file or has files. With `replace`, it may have the files of an earlier export.
+    """Open a new folder for an export. If the `with` block succeeds, the folder is renamed to `into`, else deleted.
+    Raises UserError if `into` is a file or has files. With `replace`, `into` may have the files of an earlier export.
     """
     into = Path(os.path.abspath(into))
     try:

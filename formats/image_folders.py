@@ -251,10 +251,10 @@ class PlainFolder(Source):
 
 
 class Roles:
-    """Decides whether a folder of images is a class, a split, or holds masks. Folders side by side are judged together.
-    Folders such as “train”, “masks” and “images” are classes if a folder beside them has another name, such as “cat”.
-    But “masks” holds masks if its files are named like images beside it, and then “images” is no class either. A
-    folder “train” directly below a split is a class. For an export of the studio, the export's list of classes decides.
+    """Decides whether a folder of images is a class, a split, or holds masks. A folder with a name such as “cat” is a
+    class. All folders beside a class are classes too, even “train”, “masks” and “images”. One exception: if files in
+    “masks” have the same names as images beside “masks”, then “masks” holds masks, and “images” is no class. A folder
+    “train” directly below a split is a class. An export of the studio has a list of classes, which decides.
     """
 
     def __init__(self, images: Sequence[str], labels: Mapping[str, str]) -> None:

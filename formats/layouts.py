@@ -108,7 +108,7 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
 
 
 def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
-    """Return the only outer folder's content if more images fit the format then. (Its name may be a label.)"""
+    """Return the content of the only outer folder if more images fit the format without this folder, else `files`."""
     folders = files.folders()
     if len(folders) != 1 or folders[0].lower() in SPLIT_OF or next(files.files(deep=False), None) is not None:
         return files

@@ -90,7 +90,7 @@ def painted(
                         points = np.asarray(outline, np.float64).reshape(-1, 2)
                         fill_outline(numbers, points if size else points * requested, number)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise UserError("One of its regions cannot be read: its outline or its run lengths are damaged.") from error
+            raise UserError("A region cannot be drawn: correct the region's outline or run lengths.") from error
         return png_of(Image.fromarray(numbers))
 
     return draw

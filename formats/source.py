@@ -169,7 +169,7 @@ class Tally:
 
 
 def number_of(name: str, own: int, common: dict[str, int]) -> int:
-    """Return a class's number in all masks. A new class gets `own`, its number in one mask, or else the lowest free."""
+    """Return a class's number in all masks. A new class gets `own`, or if `own` is taken, the lowest free number."""
     if name not in common:
         taken = set(common.values())
         free = own if own not in taken else next((n for n in range(UNLABELLED) if n not in taken), None)
@@ -244,7 +244,7 @@ def mask_opener(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
 
     def read(_size: tuple[int, int]) -> bytes:
         if not files.has(name):
-            raise UserError("It has no mask, and others of its split have one: add the mask, or leave the image out.")
+            raise UserError("The image has no mask, but the data set has masks: add the mask, or leave the image out.")
         return files.read(name)
 
     return read

@@ -272,7 +272,7 @@ class _Rows:
             return next(iter(self._csv(file, place) if self._is_csv else self._lines(file, place)), None)
 
     def _columns(self) -> Iterator[_Row]:
-        """Yield the rows of a Parquet file. The number of a row replaces its offset."""
+        """Yield the rows of a Parquet file. `_Row.place` is the row's index here, but a byte offset in other tables."""
         import pyarrow
 
         try:
@@ -354,7 +354,7 @@ class _Rows:
     def _require_columns(self, columns: Sequence[str]) -> None:
         low = {column.casefold() for column in columns}
         if not low & set(IMAGE_COLUMNS):
-            raise UserError(f"It has no column with image paths: name that column {IMAGE_COLUMNS[0]}.")
+            raise UserError(f"The table needs a column {IMAGE_COLUMNS[0]} with image paths: add or rename a column.")
         if self._label and self._label not in columns:
             available = ", ".join(columns)
             raise UserError(f"There is no column “{self._label}” for the label, only {available}.", field="label")

@@ -177,8 +177,8 @@ class ShardSource(Source):
 
 
 def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (key, file names by ending) of each sample. The key is usually the file name up to the first dot. For file
-    names that share more than this, such as 1.5.jpg and 1.5.json, it can be the file name up to the last dot: “1.5”.
+    """Yield (key, file names by ending) of each sample. The key is usually the file name up to the first dot. If file
+    names have more dots, the key can be the file name up to the last dot: 1.5.jpg and 1.5.json have the key “1.5”.
     """
     samples: dict[str, dict[str, str]] = {}
     for name in names:

@@ -178,7 +178,7 @@ def test_masks_that_do_not_fit_are_refused_one_by_one(tmp_path: Path) -> None:
         place.write_bytes(data)
         assert told in why(data_set, first)
     place.unlink()
-    assert "It has no mask, and others of its split have one" in why(data_set, first)
+    assert "The image has no mask, but the data set has masks" in why(data_set, first)
     assert classes_at(data_set, second) == ("road", "car")
 
 
