@@ -45,7 +45,7 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1000)
 def contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[tuple[str, str], ...]:
-    """Return a pair for each rule that a text breaks: its `says`, and a sentence with the first words that break it."""
+    """Return a pair for each rule that a text breaks: the rule's `says`, and a message with the clashing words."""
     broken, lower = [], text.lower()
     for rule in rules:
         # A search for the letters alone is far quicker than one for whole words, and rules out most words.

@@ -75,9 +75,9 @@ def similarities(
 def closeness(
     change: Change, edit_type: EditType, task: Task, sentences: Sentences, raw: bool = False
 ) -> tuple[float | None, str]:
-    """Return the highest similarity of a change's new words to the replaced words or a protected name, and the phrase
-    with this similarity. Return None and "" if there is nothing to compare. With `raw`, the similarity is the plain
-    cosine, and protected names count for any edit type.
+    """Compare the new words of a change with the replaced words and with protected names. Return the highest
+    similarity, and the replaced words or the name with this similarity. Return None and "" if there is nothing to
+    compare. With `raw`, the similarity is the plain cosine, and protected names count for any edit type.
     """
     names = _protected("object" if raw else edit_type, task)
     others = [change.gone, *names] if change.gone else names

@@ -20,10 +20,10 @@ class Change:
     came: str
     """The new words. "" if words were only removed."""
     keyword: str
-    """The words to replace: those of `gone`. If words were only added or only removed, `keyword` includes the word
-    before them, or the word after them at the start of the text."""
+    """Words to replace: `gone`. If `gone` or `came` is empty, an unchanged neighbouring word is added: the word before
+    the change. At the start of the text, the word after the change is added instead."""
     alternative: str
-    """The words that replace `keyword`: those of `came`, and the neighbouring word if `keyword` has one."""
+    """Words that replace `keyword`: `came`. If a neighbouring word was added to `keyword`, it is added here too."""
 
 
 def changes(source: str, text: str) -> tuple[Change, ...]:

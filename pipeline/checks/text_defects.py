@@ -25,7 +25,7 @@ _SCENERY = frozenset(
 )
 """Words that an edit of weather, time or place may remove, even if the source introduces them with an article."""
 _LONGEST_NAME = 3
-"""Maximum number of words after an article that may name a thing. For "a red bird sits" they are red, bird and sits."""
+"""Maximum number of words in a thing's name. Grammar is ignored: in "a red bird sits" the name is "red bird sits"."""
 
 
 def repeated(source: str, text: str) -> tuple[str, int] | None:
