@@ -30,8 +30,8 @@ STEEP_PERCENTILE, LOWER_SHARE = 90.0, 0.5
 """Two rules for thresholds of Canny: the upper threshold is this percentile of the picture's gradients, and the lower
 threshold is this share of the upper threshold. These numbers are the defaults of Canny in DIPlib."""
 MIN_UPPER, MAX_UPPER = 40.0, 200.0
-"""Bounds of the upper threshold that is fitted to a picture. Below the first, noise would become edges. The second is
-the usual one for ControlNets, so fitted thresholds find at least the edges that 100 and 200 find."""
+"""Bounds of the upper threshold that is fitted to a picture. A lower threshold would turn noise into edges. A higher
+threshold could miss edges that the usual fixed thresholds for ControlNets (lower 100, upper 200) find."""
 CELL = 32
 """Side, in pixels, of the squares into which a control image is divided to see where it has edges."""
 FEW_EDGES = 0.15
@@ -40,7 +40,7 @@ pixels with thresholds of 100 and 200: usual photographs have 0.31 or more (a fl
 Below the line are the moon (0.10), a clock blurred by motion (0.02), and a cell under the microscope (0). 420 drawn
 scenes of the demo, with its own settings at 128 pixels, have 0.44 or more."""
 EDGE = 63
-"""Grey value above which a pixel of a control image is an edge: a quarter of white, as soft edges are faint lines."""
+"""Grey value above which a pixel of a control image is an edge. A quarter of white, since soft edges are faint."""
 OF_EDGES: frozenset[ControlKind] = frozenset(("canny", "soft edges", "line art"))
 """Kinds of control image that show edges, white on black."""
 Colour = tuple[int, int, int]

@@ -406,7 +406,7 @@ class Drawing:
         self._steps = 0.0
         """Number of denoising steps done since the beginning, including those of dropped images."""
         self._smaller = 0
-        """Size of the last batch that was made smaller for lack of memory, 0 if none was."""
+        """Reduced size of the latest batch that did not fit in memory, or 0 if every batch fitted."""
 
     def prepare(self, number: int, work: SourceWork) -> DrawnSource:
         """Prepare a source for drawing, and emit events about it. Raises errors of `Method.prepare`."""

@@ -222,7 +222,7 @@ def _few(words: tuple[str, ...], most: int = 4) -> str:
 
 
 def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Check:
-    """Check that each protected word occurs as often as before, unless `waived`. Else one of two cars may be lost."""
+    """Check that no protected word in `after` occurs less often than in `before`. Words in `waived` are exempt."""
     words = [word for word in protected_words_in(before, task) if word not in waived and contains(after, word)]
     fewer = [word for word in words if len(find_phrase(after, word)) < len(find_phrase(before, word))]
     verb = "is" if len(fewer) == 1 else "are"

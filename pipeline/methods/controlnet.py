@@ -79,7 +79,7 @@ class ControlNetSettings(BatchedSettings):
         return plain
 
     def pixels(self) -> tuple[Any, ...]:
-        """Return the settings that affect an image's pixels: not the number of images, the seeds and the batch."""
+        """Return the settings that affect an image's pixels. Number of images, seeds and batch size are left out."""
         plans = {"images_per_caption", "seed_mode", "seed", "batch"}
         unread = set() if self.generation.inverted else _OF_INVERTED
         return self.control(), self.generation.model_dump(exclude=plans | unread), self.inverted_under

@@ -240,7 +240,7 @@ class DriftingMethod(DrawingMethod[R]):
 
 
 def part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
-    """Report a step of drawing `number` (from 0) as progress in a series of `parts` drawings of equal length."""
+    """Report step `done` of `total` in drawing `number` (from 0) as progress in `parts` drawings of equal length."""
     on_step(number * total + done, parts * total)
 
 

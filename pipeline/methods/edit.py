@@ -69,7 +69,7 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     @property
     def swept(self) -> tuple[float, ...]:
-        """Strengths that a sweep tries, from strong to weak, one for each different image. Empty without a sweep."""
+        """Strengths that a sweep tries, from strong to weak. Each draws a different image. Empty without a sweep."""
         if self.edit.sweep == "guidance":
             return GUIDANCES
         values = SELF_REPLACEMENTS if self.edit.sweep == "self-replacement" else ()
@@ -141,7 +141,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return [partial(_best, finishes, own) for finishes in tried]
 
     def _source_prompt(self, source: Source) -> str:
-        """Return the prompt for the source's own caption, so that only the edit differs from an image's prompt."""
+        """Return the source's prompt, made from its unedited caption. An image's prompt differs only by the edit."""
         unedited = CounterfactualCaption(source.caption, ())
         return self._description.prompt(self._prompts, unedited, source.task, in_mask(source.mask, source.task)) or ""
 
@@ -239,7 +239,7 @@ class EditDescription(ControlNetDescription):
         return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the preparation time as a multiple of an image's time, which doubles if the source is redrawn."""
+        """Return the preparation time divided by an image's drawing time. A redrawn source doubles the drawing time."""
         own = _own(settings).edit
         reads_source = own.cross_replace or own.self_replace or own.local_blend or own.sweep == "self-replacement"
         return super().preparing(settings) / (2 if reads_source else 1)

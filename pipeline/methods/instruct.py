@@ -42,10 +42,10 @@ from pipeline.seams import (
 )
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
-"""Thresholds of this method's checks. `FORMS_KEPT` fails below 0.5, the figure of random outlines, since an editor has
-no control image that keeps outlines in place. With a control image, this check never fails and only asks a person to
-look. Measured with `forms_kept` on 25 drawn roads: 0.91 or more for unmoved roads, 0.68 or more in other weather or
-colours, and 0.39 or less for roads moved sideways by 3 % of the side."""
+"""Thresholds of this method's checks. `FORMS_KEPT` fails below 0.5, the mean score of unrelated outlines. Editors need
+this limit, as no control image keeps their outlines in place. `BANDS` is for methods with a control image: there the
+check never fails, but may ask a person to look. Scores of `forms_kept` on 25 drawn roads: 0.91 or more for unmoved
+roads, 0.68 or more in other weather or colours, and 0.39 or less for roads moved sideways by 3 % of the side."""
 
 
 class InstructSettings(DriftingSettings):
