@@ -20,7 +20,7 @@ SMALL = 16 * 16
 """Maximum number of positions that a network level may have for its self-attention to be replaced. If every level has
 more, only that of the smallest level is replaced."""
 MOST, PEAK = 1.5, 0.98
-"""Maximum factor by which a step strengthens a faint change. Quantile over positions that measures its strength."""
+"""Maximum factor by which a step strengthens a change, and quantile over positions that is the strength of a change."""
 Windows = Sequence[Sequence[int]]
 """Token ids of a text, cut into windows of equal length. Each window has a start token, an end token and padding."""
 
@@ -71,7 +71,7 @@ def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
 
 
 class AttentionControl:
-    """Gives the last rows of a batch attention maps of their common source. The row before them is the source."""
+    """Gives the attention maps of a source to the last rows of a batch. The source is the row before these rows."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class AttentionControl:
         least_change: float = 0.0,
     ) -> None:
         """Row i takes over the source's cross-attention in the first `cross_steps` steps, and its self-attention in the
-        first `self_steps[i]` steps. A picture changes only where attention to changed tokens exceeds the share
-        `local_blend` of its maximum. `region` (h, w) multiplies each place's change by 0 to 1. By default, all places
-        may change. A change weaker than `least_change` times the share of steps done is strengthened.
+        first `self_steps[i]` steps. Only places change where the attention to changed tokens exceeds `local_blend`
+        times its maximum. `region` (h, w) multiplies each place's change by 0 to 1. By default, all places may change.
+        A change below a limit is strengthened. The limit rises with the share of steps done, up to `least_change`.
         """
         import torch
 
@@ -94,7 +94,7 @@ class AttentionControl:
         self._local_blend, self._region, self._least_change = local_blend, region, least_change
         self._size, self._small = (0, 0), 0
         self._seen: Any = 0.0
-        """Summed attention (rows, 2, h, w): of the source to tokens that a row drops, and of the row to new tokens."""
+        """Two sums of attention per row (rows, 2, h, w): the source's to dropped tokens, the row's to new tokens."""
         self.step = 0
         """Zero-based number of the present denoising step."""
 
@@ -105,8 +105,8 @@ class AttentionControl:
 
     @contextmanager
     def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
-        """Within the context, control the network's attention for `latents` of this size, if `reads_source` is True.
-        Compiled blocks then run uncompiled. The previous attention processors are restored, even after an error.
+        """Within the context, change the network's attention, if `reads_source` is True. Compiled blocks then run
+        uncompiled. `latents` have the size that is drawn. The previous attention processors are always restored.
         """
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))

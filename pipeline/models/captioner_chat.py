@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SHORTEST_SIDE = 32
 """Minimum side of a picture in pixels. Processors cut pictures into patches, and refuse one smaller than a patch."""
 LARGEST_ASPECT = 100
-"""Maximum ratio of the long to the short side. Processors refuse longer pictures, some only from twice this ratio."""
+"""Maximum ratio of the long to the short side of a picture. Some processors refuse longer pictures."""
 
 
 class ChatVisionModel(CaptioningModel):

@@ -26,9 +26,9 @@ LENGTHS = 16
 
 
 class Clip:
-    """A CLIP of transformers, one call at a time. A vector does not depend on the other inputs of its batch, but on
-    some processors its place in the batch changes its last bits. The batch size would change them too, so all batches
-    are filled up to one size. The padded length of a text depends on that text alone.
+    """A CLIP of transformers, one call at a time. The other inputs of a batch do not change a vector. On some
+    processors, the place in the batch changes the last bits of a vector. The batch size would change these bits too, so
+    all batches are filled up to one size. The padded length of a text depends on that text alone.
     """
 
     def __init__(self, section: ClipEmbedder, bands: Mapping[str, Band] | None = None) -> None:

@@ -60,8 +60,8 @@ class RemoteFile:
     bytes: int
     """Size of the file, 0 if the server does not tell it."""
     hash: str
-    """sha256 of a large file, or git's hash of a small one. The hub's cache names the file by it. For a file at a URL
-    of its own it is the beginning of the sha256, or "" if unknown."""
+    """sha256 of a large file, or git's hash of a small one. The hub's cache uses this hash as file name. For a
+    `WebFile`: the beginning of the sha256, as found in the name of the file, or "" if the name has none."""
     large: bool
 
     def right(self, place: Path) -> bool:

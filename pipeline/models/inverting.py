@@ -378,11 +378,11 @@ class Inverter:
     ) -> torch.Tensor:
         """Return the latents (n, c, h, w) that are drawn for prompts from the noise of an inversion.
 
-        The negative prompt is the inversion's null texts, or without them the source's caption (negative-prompt
-        inversion). With `corrected`, the source is redrawn in the same batch, and its deviation from the stored path
-        corrects all rows. A prompt that equals the caption then gets the stored latents, since equal rows may differ in
-        their last bits on a GPU. A `control` needs `corrected`. The source is not redrawn if the control does not read
-        the source and the inversion has `redrawn` latents. This halves the time of a single row.
+        The null texts of the inversion are the negative prompt. If the inversion has none, the source's caption is
+        the negative prompt (negative-prompt inversion). With `corrected`, the source is redrawn in the same batch. Its
+        deviation from the stored path corrects all rows, and prompts equal to the caption get the stored latents, since
+        a GPU might draw other last bits. A `control` needs `corrected`. If the `control` does not read the source and
+        the inversion has `redrawn` latents, the source is not redrawn. This halves the time of a single row.
         """
         import torch
 
@@ -423,7 +423,7 @@ class Inverter:
         self_replace: Sequence[float],
         region: Image.Image | None = None,
     ) -> AttentionControl:
-        """Return the attention control for prompts drawn with their source. `self_replace` has a share for each."""
+        """Return the attention control for `prompts`. `self_replace` (a share per prompt) overrides the setting."""
         import numpy as np
         import torch
 

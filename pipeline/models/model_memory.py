@@ -50,7 +50,7 @@ def lacked_memory(error: BaseException) -> bool:
 
 
 def _let_go(error: BaseException | None) -> None:
-    """Clear the stack frames of an error. They keep objects of the failed work in memory that the next try needs."""
+    """Clear an error's stack frames. This frees objects of the failed work, so that the next try has more memory."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__

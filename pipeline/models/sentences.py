@@ -18,8 +18,8 @@ LONGEST = 128
 
 
 class SentenceEmbedder:
-    """A model of transformers in the layout of sentence-transformers. One call at a time. The sentence-transformers
-    library is not imported: its import takes longer than loading the model, and only the mean is needed.
+    """A sentence-embedding model in the file layout of sentence-transformers. One call at a time. The library of this
+    name is not imported: the import takes longer than loading the model, and only a pooling of vectors is needed.
     """
 
     def __init__(self, section: SentenceModel) -> None:

@@ -84,8 +84,8 @@ def _fetch(role: str, weights: Weights) -> Path:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Within the context, no other thread loads a model. The libraries show no progress bars for reading files, which
-    takes about a second, and no remarks on their format. Afterwards bars (for downloads) and remarks are shown again.
+    """Within the context, no other thread loads a model. Reading files takes about a second, so transformers and
+    diffusers show no progress bars for it, and no warnings. Afterwards bars (for downloads) and warnings are shown.
     """
     import diffusers.utils.logging
     import transformers.utils.logging
