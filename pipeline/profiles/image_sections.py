@@ -252,7 +252,7 @@ class SegmenterSection(Weights):
     """Base of segmenters, which find the things that a phrase names."""
 
     threshold: float = Field(0.3, gt=0, lt=1)
-    """Minimum score of a found thing. If nothing reaches it, things with half of it are taken."""
+    """Minimum score of a found thing (in CLIPSeg, of a pixel). If no thing reaches it, half this score is enough."""
 
     def parts(self) -> dict[str, Weights]:
         return {SEGMENTER: self}

@@ -1,5 +1,5 @@
 """A profile: the models, prompts and settings to use. Reads and validates `pipeline/profiles/NAME.toml`. Decides if a
-picture suits a profile's models: it must look like a sample of the profile or have the colours of a known sky.
+picture suits a profile's models: the picture, or the colours of its sky, must match one of the profile's samples.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class CheckSettings(Data):
     """Settings of the checks of images."""
 
     segmenter: UnderTestSettings | None = None
-    """A segmenter that checks whether the protected things of a mask are still there. It is not the model under test,
-    whose faults are to be found. If None, the model under test checks them, but never fails an image."""
+    """A segmenter that checks whether an image still shows the protected things of its mask. It is not the model under
+    test, whose faults are to be found. If None, the model under test does this check, and no image fails it."""
     things: tuple[str, ...] = ()
     """The classes that come as single things, such as vehicle: each connected piece of the mask must still be there."""
     bands: dict[str, Band] = Field(default_factory=dict)
@@ -104,7 +104,7 @@ class Profile(Data):
     prompts: str
     """Name of the prompt set, which is a folder under `prompts/`."""
     offers: tuple[str, ...] = ()
-    """Names of the recipes that this profile offers; new runs begin with the first. Empty for all that it can draw."""
+    """Names of the offered recipes, the default first. If empty, every recipe that the profile can draw is offered."""
     samples: str = ""
     """A folder of sample images, relative to the repository, or "" for none."""
     captioner: AnyCaptioner
@@ -176,8 +176,8 @@ class Profile(Data):
         return {**text, "sentence model": self.sentences, **finding, **drawing, "embedder": self.embedder}
 
     def drawing_licences(self) -> dict[str, str]:
-        """Return the licences of the models that draw, in words, by the name that lineages record. A generator's name
-        includes a ControlNet. A model without a known licence has the profile's, or is left out.
+        """Return the licences of models that draw, in words, by the name that lineages record. The name of a generator
+        includes its ControlNet. The profile's licence replaces an unknown one. A model without either is left out.
         """
         drawn: dict[str, tuple[Weights, ...]] = {
             self.generator.name_on(kind): (self.generator, *self.generator.loras, net)

@@ -279,7 +279,7 @@ class ChatLanguage(_LocalLanguage):
     context_length: int = Field(0, ge=0)
     """Maximum number of tokens of prompt and reply together. 0 for as many as the model was made for."""
     thinking: int = Field(0, ge=0, le=100_000)
-    """Maximum number of tokens of thoughts before a reply, besides the longest reply. 0 for an immediate reply."""
+    """Maximum number of tokens of thoughts before a reply. Thoughts do not count as part of the reply. 0 for none."""
     batch: int = Field(0, ge=0, le=64)
     """Number of replies that are written at once, if a stage needs several. 0 for as many as suit the machine."""
 
