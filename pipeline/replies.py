@@ -87,9 +87,9 @@ def is_refusal(answer: str) -> bool:
 
 
 def with_json_repaired(answer: str, names: Collection[str]) -> str:
-    """Return the JSON object in an answer that has a property with one of these names. Broken JSON is repaired (commas,
-    quotes, Python's notation and the like), and an object within other JSON is taken out. The answer is returned
-    unchanged if it needs neither, has no such object, or breaks off within its JSON.
+    """Return an answer's JSON object, repaired (commas, quotes, Python's notation and the like) and taken out of other
+    JSON around it. The object must have a property with one of these `names`. Return the answer unchanged if it has no
+    such object, if its JSON breaks off, or if there is nothing to repair or to take out.
     """
     start, end = answer.find("{"), answer.rfind("}") + 1
     if not names or not 0 <= start < end <= start + _LONGEST_JSON:

@@ -108,8 +108,8 @@ def ask(
     cancelled: threading.Event | None = None,
 ) -> Answer[V]:
     """Ask until a reply has no shortcomings, at most `settings.attempts` times. Return the readable reply with the
-    fewest. The first attempt takes `inquiry.seed`, each further attempt the next seed. `what` names the requested thing
-    in messages. Raises UnreadableReply if no reply is readable, and Cancelled between two replies.
+    fewest shortcomings. The first attempt takes `inquiry.seed`, each further attempt the next seed. Messages call
+    the requested thing `what`. Raises UnreadableReply if no reply is readable, and Cancelled between two replies.
     """
     attempts = _Attempts(what, prompt, inquiry, settings)
     while attempts.wanted:

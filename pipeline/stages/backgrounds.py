@@ -1,7 +1,7 @@
 """Descriptions of new backgrounds, each from an instruction, a place and a time. None of them may name the subject.
 
 Either the language model writes the description, or the filled-in prompt is the description. A person's own pictures
-may replace descriptions. A description has the type, card, approval and batches of a counterfactual caption.
+may replace descriptions. A description is handled like a counterfactual caption, whose type it has.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ NAMED = 3
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     """Return at most `settings.captions` descriptions of places and times, chosen by the seed. If `settings.bank` is
     not 0, the descriptions come from a bank of that size, which all sources share. Otherwise description k takes
-    `derive_seed(seed, k)` and the seeds after it. A description that names the label or a word to avoid is asked for
-    again. If all attempts do so, one is kept but not used. Raises UserError for an empty list or folder,
-    UnreadableReply and Cancelled.
+    `derive_seed(seed, k)`, and further attempts take the next seeds. If a description fails a check, for example by
+    naming the label, the model is asked again. If every attempt fails, the best attempt is kept but not used. Raises
+    UserError for an empty list or folder, UnreadableReply if no reply is readable, and Cancelled.
     """
     settings: BackgroundsSettings = inputs.settings
     task, prompt, start = inputs.task, inputs.prompt, time.monotonic()

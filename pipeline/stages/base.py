@@ -27,7 +27,7 @@ class EarlyReply:
     """The whole reply, for all stages."""
     seed: int
     part: Any
-    """Part of the reply for this stage, as plain data in a form that both stages know."""
+    """Part of the reply that answers this stage: plain data that the earlier stage writes and this stage reads."""
     attempts: int = 1
 
 

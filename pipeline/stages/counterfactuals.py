@@ -223,8 +223,8 @@ def choose_edits(
 def all_combinations(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> Iterator[tuple[Edit, ...]]:
-    """Yield every combination of ticked alternatives. A combination changes `settings.edits_at_once` keywords, or all
-    if that is 0 or more than exist.
+    """Yield every combination of ticked alternatives. A combination changes `settings.edits_at_once` keywords. It
+    changes all keywords if this setting is 0 or larger than the number of keywords.
     """
     pools, at_once = edit_pools(caption, alternatives, settings)
     if pools:

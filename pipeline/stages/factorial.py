@@ -30,9 +30,10 @@ _PASSES = 10
 
 
 def factorial(pools: Sequence[Sequence[Edit]], captions: int, seed: int) -> tuple[tuple[Edit, ...], ...]:
-    """Return the edits of at most `captions` captions, no two alike, those with the fewest edits first. Each edit type
-    is a factor, and a caption has at most one edit of it. `pools` has the edits by keyword in caption order. If effects
-    outnumber captions, `seed` chooses edits to leave out, but each factor keeps at least one.
+    """Return the edits of at most `captions` different captions. Captions with the fewest edits come first. Each edit
+    type is a factor, and a caption has at most one edit of each type. `pools` has the edits by keyword in caption
+    order. Effects are main effects and interactions of two factors. If there are more effects than captions, `seed`
+    chooses edits to leave out, but each factor keeps at least one edit.
     """
     chance = random.Random(seed)
     factors = _factors(pools, captions, chance)

@@ -30,10 +30,10 @@ TOGETHER_PROMPT = PromptSlot(
 
 
 def run(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
-    """Return the keywords in caption order, used if the settings tick their edit type. Words that are not in the
-    caption or that the task protects are left out. A reply in which no word remains is unreadable. If no keyword of a
-    reply has a ticked type, the model is asked again. If this holds for all attempts, no keyword is used. Raises
-    UserError for an empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
+    """Return the keywords in caption order. Words that are not in the caption or that the task protects are left out. A
+    reply in which no word remains is unreadable. A keyword counts as used if the settings tick its edit type. If a
+    reply has no used keyword, the model is asked again. After the last attempt, unused keywords are returned. Raises
+    UserError for an empty caption, UnreadableReply if no reply is readable, and Cancelled between two replies.
     """
     require(task_checks(inputs.task))
     require(caption_checks(inputs.values["caption"].text, inputs.task)[:1])

@@ -137,7 +137,7 @@ def as_lines(reply: str, schema: Schema | None) -> str:
 def grammar(schema: Schema) -> str | None:
     """Return a grammar of the reply in lines, in llguidance's dialect of Lark. None if the reply can only be JSON. A
     reply of one text may not begin with a remark about itself. The first item of a list may not begin with the list's
-    name. Later items may: stages drop them, while a model that may not write them would invent words.
+    name. Later items may begin with this name: stages drop such items. A ban would make the model invent words.
     """
     parts = _parts(schema)
     if parts is None:
@@ -195,7 +195,7 @@ def _parts(schema: Schema | None) -> dict[str, Any] | None:
 
 
 def _phrases(caption: str) -> list[str]:
-    """Return the words and runs of words of a caption, none across punctuation, each also with a small first letter."""
+    """Return the caption's words, and runs of words without punctuation. Each also occurs with a small first letter."""
     phrases: dict[str, None] = {}
     words = list(_WORD.finditer(caption))
     for i, first in enumerate(words):
