@@ -119,7 +119,7 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
     try:
         plain = read_json(texts[KEYWORD])
         if int(plain["format"]) > FORMAT:
-            raise UserError("The run in this file was saved by a newer version of the studio: update this one.")
+            raise UserError("The run in this file was saved by a newer version of the studio: update this studio.")
         if int(plain["format"]) < FORMAT:
             raise UserError(
                 "The run in this file was saved by a version that was never released: it cannot be restored."
@@ -218,7 +218,7 @@ def _decoded(data: bytes) -> Image.Image:
 
 
 def read_run(plain: Mapping[str, Any]) -> RunRecord:
-    """Read a run from plain data. Raises KeyError, TypeError or ValueError if it is not a run, and UnknownRecipe."""
+    """Read a run from plain data. Raises UnknownRecipe. Raises KeyError, TypeError or ValueError for other data."""
     values = values_from_plain(plain["values"])
     record: RunRecord = from_plain(RunRecord, {**plain, "values": {}})
     recipe_of(record.recipe)
