@@ -36,7 +36,7 @@ from storage.workspace import Workspace
 MOST_NEAR = 5
 """Maximum number of weak cells for which alternatives are proposed."""
 MOST_NEAREST = 3
-"""Maximum number of names of labels and edits that an error suggests if a question contains no such name."""
+"""Maximum number of labels and edits to suggest if a question contains no label and no edit of the batch."""
 
 
 @dataclass(frozen=True)

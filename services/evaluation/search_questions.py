@@ -1,9 +1,9 @@
-"""A person's hypotheses about where a model is weak, such as “kites at dusk”: the labels and edits that the words of a
-hypothesis name, and the answers that the images of a search give. Pure.
+"""Questions of a person about where a model is weak, such as “kites at dusk”. `matched` finds the labels and edits of a
+batch that the question names. `answer_of` answers from the images that a search has drawn. Pure.
 
-The words are compared with the labels and the alternatives of a batch. Each pair of a label and an alternative in the
-words is a part of the question, with its own answer. The interval of an answer holds at all times and for all possible
-parts together. So a person may look at an answer often, and may ask because of images seen before.
+A part of a question is a label, an alternative or a pair of these, and has its own answer. With at least 95 % chance,
+the intervals of all possible parts contain the true shares after each drawn image. So a person may look at an answer
+often, and may look at images before deciding what to ask.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class DrawnImage:
     is_random: bool
     """True if it was chosen at random among all images."""
     asked: str
-    """Key of the part for which the image was drawn, at random among the images of this part; "" for other images."""
+    """Key of the part for which the image was chosen by chance, among the images of this part; "" for other images."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class PartAnswer:
     spellings: tuple[str, ...]
     """Alternatives of the part, the most frequent first; empty if the part covers all edits."""
     images: int
-    """Number of drawn images of the part on whose sources the model is right."""
+    """Number of drawn images of the part that count: the model was right about their sources."""
     faults: int
     """Number of counted images that are valid faults."""
     share: Figure
@@ -160,12 +160,12 @@ def answer_of(
     weak: float,
     parts: int,
 ) -> PartAnswer:
-    """Answer whether more than a share `weak` of the part's images are valid faults. `parts` is the number of parts
-    that could be asked about: with at least 95 % chance, the intervals of all these parts are right.
+    """Answer whether the share of valid faults among the part's images is above `weak`. `parts` is the number of parts
+    that a person could ask about. With at least 95 % chance, the intervals of all these parts contain the true shares.
 
-    If all images of the part are drawn, all count for the share. Otherwise, only images chosen at random count. In a
-    part with one cell, all images are chosen at random. In a part with several cells, images aimed at suspected cells,
-    or drawn for other parts, do not count. The other images count until one of the cells has no image left to draw.
+    All drawn images of the part count if the part has one cell, or if it has no image left to draw. Otherwise, an
+    image counts if it was chosen by chance, among all images or among the images of this part. After one of the part's
+    cells has no image left to draw, images that are drawn later do not count.
     """
     cells = part.cells(names)
     is_of_part = np.isin(np.arange(len(names)), cells)

@@ -62,8 +62,8 @@ class PixelCells:
     lost: Flags
     """(test cases, protected classes): True if the segmenter loses the class in the test case."""
     said: NDArray[np.uint8]
-    """Packed bits of a matrix (groups, groups + 1) for each test case: true by predicted group, the last column for
-    none. A bit is True if the predicted group's share of the true group's pixels is at least that in the whole set."""
+    """Packed bits of a matrix (true groups, predicted groups + 1) for each test case. The last column is for no group.
+    A bit is True if the share of the true group's pixels with this prediction is above 0 and at least average."""
     said_before: NDArray[np.uint8]
     """Bits as in `said`, for the original of each source."""
 

@@ -354,7 +354,7 @@ class EvaluationService:
         return read
 
     def pending(self, question: EvaluationQuestion) -> Pending:
-        """Count the images of a subject that the model has read and has still to read."""
+        """Count the images of a subject, those that the model has read, and those that cannot be read."""
         cases, stored = self.cases(question.subject), self.predicting.stored(question.model)
         broken = self.predicting.broken(cases.pictures)
         if stored is None:
@@ -404,7 +404,7 @@ class EvaluationService:
 
     def methods(self, question: EvaluationQuestion, reference: str = "") -> MethodsResult:
         """Compare the methods that made the test cases. `reference` is a `Method.key`; "" for the first method. Raises
-        UserError as `evaluate`, and if there are not several methods.
+        UserError if no figures can be calculated, there is only one method, or no method has the key `reference`.
         """
 
         def compare() -> MethodsResult:
@@ -415,7 +415,7 @@ class EvaluationService:
         return self._methods.once((repr(question), reference, self._workspace.saved()), compare)
 
     def entries(self, question: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
-        """Return the sorted catalogue entries of the images that a number of `evaluate` counts."""
+        """Return the sorted catalogue entries of the images behind `cell`, a number in the result of `evaluate`."""
         return entries_of(self.result(question), cell)
 
     def rank(self, question: EvaluationQuestion, most: int = 100) -> Ranking:

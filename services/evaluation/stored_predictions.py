@@ -288,7 +288,7 @@ class ModelAnswers:
 
 @contextmanager
 def _latest(cache: dict[K, T], key: K, make: Callable[[], T], most: int = MODELS_HELD) -> Iterator[T]:
-    """Yield the cached value of a key, or a new one from `make`. Then cache it as the latest, unless this fails."""
+    """Yield the cached value of a key, or a new one from `make`. If the `with` block fails, the value is not kept."""
     value = cache.pop(key, None) or make()
     yield value
     cache[key] = value

@@ -24,7 +24,7 @@ DRAWN, REMOVED = "items drawn", "items removed"
 _FILTER = re.compile(r"that fitted \((.*)\), seed")
 _EQUALLY = re.compile(r"drawn (equally of each [a-z ]+)")
 _ANYWAY = ("kind: ", "test cases alone", "not in a study", "role: ")
-"""First words of filter criteria that prefer no test case to another. `how_chosen` leaves these criteria out."""
+"""First words of filter criteria that do not bias the choice of test cases. `how_chosen` leaves these criteria out."""
 LONGEST_WORDS = 120
 MOST_KEPT = 100
 """Maximum number of studies whose votes are cached."""
@@ -85,8 +85,8 @@ def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def chosen_words(studies: Sequence[StudyVotes], subject_filter: str) -> str:
-    """Return how the images of each study were chosen. For a study named Birds, it may be: “Birds”: review: accepted.
-    Criteria of `subject_filter` are left out: they hold for all images. Returns "" if no criterion is left.
+    """Return one text with the title of each study and the criteria by which its images were chosen. Criteria in
+    `subject_filter` are left out, because they hold for all images. Returns "" if no criterion is left.
     """
     common = subject_filter.split("; ")
     ways = [(one.title, [way for way in one.chosen if way not in common]) for one in studies]
@@ -149,7 +149,9 @@ class VotesOnCases:
 
 
 def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]) -> VotesOnCases:
-    """Return the votes on test cases. If several studies judged one, the last consensus counts, else the last study."""
+    """Return the votes on each test case. If several studies judged a test case, the votes of the last study with a
+    consensus on this test case count. If no study has a consensus, the votes of the last study count.
+    """
     place = {case: at for at, case in enumerate(test_cases.tolist()) if case >= 0}
     number = {one.study: at for at, one in enumerate(studies)}
     study, undecided = np.full(len(test_cases), -1), np.zeros(len(test_cases), bool)

@@ -1,7 +1,7 @@
 """The images of a subject (an evaluation's images) as columns: originals, test cases and reconstructions, with label,
-source, split and mask. Test cases and reconstructions are never mixed. In any filter or test set, an image is a
-reconstruction if its recipe draws the control set of another recipe (`Recipe.control`). Reconstructions of the same
-sources count anywhere in the workspace, for each recipe whose control sets they are in.
+source, split and mask. A reconstruction is a source redrawn with an unchanged caption, by a recipe that draws the
+control set of another recipe (`Recipe.control`). It never counts as a test case. An evaluation uses reconstructions of
+its sources from the whole workspace, if their profile, method and start are those of one of its test cases.
 
 A rejected image counts in no figure of any subject: a fault on it is not the model's. A released version of a test set
 keeps its rejected images. The figures of the version exclude them, and a note says how many they are.
@@ -72,7 +72,7 @@ class Masks:
 
     @property
     def names(self) -> Texts:
-        """Return the class names of each image's mask, by class number in JSON; number -1 for no mask."""
+        """Return a text for each image: JSON that maps its mask's class numbers to names; "" if it has no mask."""
         return Texts(self.classes.values, np.append(self.classes.numbers, -1)[self.numbers])
 
 
@@ -95,7 +95,7 @@ class Images:
     label: Numbers
     """Index of each image's label in `Cases.labels`; -1 for none."""
     number: Numbers
-    """Index of the image in the values of `CaseTable.images`; of an original in those of `CaseTable.sources`."""
+    """Index of each image in `CaseTable.images.values`. For originals, the index in `CaseTable.sources.values`."""
     shas: list[str]
     masks: Masks
     """Masks of the images; empty for a classification."""
@@ -135,7 +135,7 @@ class Method:
 
 
 def methods_of(table: CaseTable, rows: Numbers) -> tuple[Numbers, tuple[Method, ...]]:
-    """Return the number of the method of each of these rows, and the methods in the order of the recipes."""
+    """Return the index of each row's method, and the methods to which the indexes refer, sorted by recipe."""
     starts = [*table.starts.values, ""]  # -1 is the last
     pairs = (table.recipes.numbers[rows] + 1) * len(starts) + table.starts.numbers[rows] % len(starts)
     used, pair = np.unique(pairs, return_inverse=True)
@@ -168,7 +168,7 @@ class Cases:
     way: Numbers
     """Number of the control set: reconstructions by the same recipe and with the same start; -1 if there are none."""
     control_way: Numbers
-    """Number that identifies each reconstruction's control set. In `way`, its test cases have the same number."""
+    """Number of each reconstruction's control set. `way` has the same number for test cases to compare with the set."""
     rejected: Numbers
     """Rows in `table` of the rejected test cases, which count in no figure of an evaluation."""
     without_control: str
@@ -285,11 +285,11 @@ class _Reading:
         """For each row, the number of the recipe that draws its control set; for a reconstruction, its own recipe."""
         starts = len(table.starts.values) + 1
         self._way = np.where(self._control >= 0, self._control * starts + table.starts.numbers + 1, -1)
-        """Number that identifies each row's control set; -1 for none. A control set has one recipe and one start of
-        drawing. A reconstruction has the number of the set to which it belongs."""
+        """Number of the control set of each row; -1 for none. All reconstructions in a control set have the same recipe
+        and the same start: noise or the inverted source. A test case has the number of the set to compare with."""
         self._control_methods = [one.method for one in control_recipes() for _ in range(starts)]
         self._left_out = {"unlabelled": 0}
-        """Number of images by the reason why they are left out, for the template of sentences."""
+        """Numbers of images that `templates/left-out.txt` puts into sentences, by the names of its variables."""
         self._labels, self._splits = table.labels, table.splits
         self._masks, self._mask_classes = table.masks, table.mask_classes
         if rows:  # labels, splits and masks of the version come first
@@ -417,8 +417,8 @@ class _Reading:
         return place[first[~np.isin(known, covered)]]
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Return the reconstructions of the sources of these test cases, including rejected ones. The reconstructions
-        are drawn by the recipes of the test cases' control sets, but perhaps by another method or from another start.
+        """Return the reconstructions of the test cases' sources, including rejected ones. Their recipes are those that
+        draw the test cases' control sets. Their profile, method and start are not checked here.
         """
         table = self._table
         fits = self._is_control & table.there & (table.segmentation == segments)
@@ -441,7 +441,7 @@ class _Reading:
     def _masks_of(
         self, first: Numbers, rows: Numbers, controls: Numbers, shas: Sequence[str]
     ) -> tuple[Masks, Masks, Masks]:
-        """Return masks of sources, test cases and reconstructions. A source without one has its first image's mask."""
+        """Return masks of sources, test cases, reconstructions. Without a mask, a source gets its first test case's."""
         places = np.concatenate([first, rows, controls])
         masks, names = (Texts(one.values, one.numbers[places]) for one in (self._masks, self._mask_classes))
         known_sources = ((place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals)

@@ -107,7 +107,7 @@ class Pending:
     images: int
     """Number of originals, cases and controls, each picture once."""
     read: int
-    """Number of images with a stored prediction. For a segmenter, images with a mask also need counted pixels."""
+    """Number of images that the model has read. A segmenter has read a masked image once its pixels are counted."""
     unreadable: int = 0
     """Number of images that the last attempt could not read: they are left out."""
 
@@ -125,8 +125,8 @@ class Cell:
     """Name of the row: a class (for confusion, the true one), edit type, keyword or alternative; "" for all."""
     said: str = ""
     """Predicted label; "" for none of the labels. For "confusion", it is predicted on the image; for "confusion
-    before", on its original. A segmenter predicts a label for each pixel: an image counts if this label is predicted
-    for at least as large a share of the class's pixels as in the whole set."""
+    before", on its original. A segmenter predicts a label for each pixel. The table of confusions shows the average
+    share of the class's pixels that get this label. An image counts if its share is above 0 and at least average."""
     only_wrong: bool = False
     """True to count only wrong cases: for a segmenter, those that lose the class; for edits, newly wrong ones."""
 

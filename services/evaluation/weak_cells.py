@@ -81,7 +81,7 @@ class CellRow:
     waiting: int
     """Number of images of the cell that could still be drawn."""
     next: int
-    """Number of images of the cell that the next round aims at, by the results so far."""
+    """Number of the cell's images that the next round draws because the cell may be weak. Random draws do not count."""
 
     @property
     def alternative(self) -> str:
@@ -451,7 +451,7 @@ class WeakCellSearch:
 
 
 def _open_parts(answers: Sequence[Answer]) -> Mapping[str, Part]:
-    """Return, by `Part.key`, the parts of questions that have no answer yet, but have images left to draw."""
+    """Return, by `Part.key`, each part whose answer is “cannot tell” and which has images left to draw."""
     open_ones = [one for answer in answers for one in answer.parts if one.answer == "cannot tell" and one.waiting]
     return {one.part.key: one.part for one in open_ones}
 

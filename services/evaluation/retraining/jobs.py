@@ -150,8 +150,8 @@ class Retrainings:
         )
 
     def expected(self, question: RetrainingQuestion) -> ExpectedTime:
-        """Estimate the time from the speed of earlier trainings of the model here, with these images or others. Raises
-        UserError as `EvaluationService.cases`.
+        """Estimate the time from the speed of earlier trainings of this model in the workspace. Trainings with the same
+        images are preferred. Raises UserError if the test set is gone.
         """
         cases = self._evaluations.cases(question.asked.subject)
         originals = round(SHARES["train"] * cases.view.sources)
@@ -191,8 +191,8 @@ class Retrainings:
         return matching
 
     def opens(self, question: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """Return the catalogue entries behind a number of the table: all images of the set `on`, or those that `arm`
-        gets wrong (for a segmenter: worst). Raises UserError if none are stored.
+        """Return the catalogue entries behind a number of the table: all images of the set `on`, or the images on
+        which the arm `arm` fails. Raises UserError if the result or the images are not stored.
         """
         opened = self.result(question, number).opens(on, arm)
         if opened is None:

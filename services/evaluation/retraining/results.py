@@ -96,13 +96,13 @@ class OpenedImages:
 
     set: str
     arm: str
-    """Arm that gets these images wrong; a segmenter gets them worst of all images. "" if these are all of the set."""
+    """Arm that fails on these images; "" if the images are the whole set. The function `opened` defines failure."""
     images: int
     """Total number of images."""
     shown: int
     """Number of images that `entries` show."""
     entries: tuple[int, ...]
-    """Sorted catalogue entries that show the images, at most `MOST_OPENED`. Test cases stand for their original."""
+    """Sorted catalogue entries to show, at most `MOST_OPENED`. Instead of an original, its test cases are shown."""
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ MOST_NAMED = 8
 
 
 def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
-    """Map the classes of the shift's masks to indexes of groups of `learnt`. A class belongs to the group that has a
-    label of the same name. If there is none, it belongs to the group that has all its model classes, which `own` lists.
-    A class without a group is absent: its pixels do not count.
+    """Map each class of the shift's masks to the index of its group in `learnt`: the group that has a label of the same
+    name. If no label has this name, it is the group that contains all model classes that `own` lists for the class.
+    A class without a group is absent, and its pixels do not count.
     """
     named = {learnt.labels[one].label: at for at, group in enumerate(learnt.groups) for one in group}
     of_class = {

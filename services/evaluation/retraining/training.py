@@ -248,11 +248,11 @@ def plan(
             left_out.append(NotMeasured(ON_UNSEEN, why))
     for name, count in (("learn from", len(originals)), ("measure with", len(sets.get(ON_ORIGINAL, ())))):
         if not count:
-            raise UserError(f"No original is left to {name}: add sources, or take another seed.")
+            raise UserError(f"The retraining has no original to {name}: add sources, or take another seed.")
     for name, count in (("learn from", len(learnt_from)), ("measure with", len(sets.get(ON_GENERATED, ())))):
         if not count:
             other = f", or keep another edit type than “{parted.unseen}” from the arms" if parted.unseen else ""
-            raise UserError(f"No test case is left to {name}: take another seed{other}.")
+            raise UserError(f"The retraining has no test case to {name}: take another seed{other}.")
     faulty = int(invalid[parted.rows(1, generated, "test")].sum())
     if faulty:
         notes.append(f"{count_of(faulty, 'test case', 'is')} not measured with: judged invalid by people.")

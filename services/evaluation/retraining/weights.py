@@ -149,9 +149,9 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
-    """Return two maps. The first maps a training's folder to its mark, and to the end time of a retraining that uses
-    the training (if possible, the latest of its model and images). The second maps `Marked.about` to the end time of
-    the latest retraining.
+    """Return two maps, `uses` and `latest`. `latest` maps each `Marked.about` (key of a model and images) to the end
+    time of its latest retraining. `uses` maps the folder of each training to the training's mark and the end time of a
+    retraining that used the training. If several retrainings used the training, an end time in `latest` is preferred.
     """
     uses: dict[str, tuple[Marked, str]] = {}
     latest: dict[str, str] = {}
