@@ -60,7 +60,7 @@ ACCEPTED, REJECTED = 0.65, 0.15
 """Shares of the test cases that the example accepts and rejects. The others are left for the user to try the review."""
 _PLAN = Path(__file__).with_name("plan.txt")
 TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
-"""Plan lines that favour some edit types. The classifier learned only fair days, so it is likely weak at these."""
+"""Plan lines that favour edits on which the classifier is likely to fail: it learned only scenes of fair days."""
 Tell = Callable[[float], None]
 """Progress callback: called with the done share of a step, from 0 to 1. An exception from it ends the step."""
 
@@ -86,7 +86,7 @@ class ExampleSet:
     title: str
     version: int
     model: str
-    """Key of the model under test that predicted its images."""
+    """Key of the model under test that has read the images of this set; "" if the profile names no model."""
 
 
 State = Literal["none", "making", "removing", "unfinished", "made"]
