@@ -57,9 +57,9 @@ class Grid:
 def grid_of(
     run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool, prompts: PromptSet
 ) -> Grid | None:
-    """Return the possible edits of a run; None if the run has no caption or no ticked alternatives. If `fresh`, the
-    planned combinations are the ones of the present captions, otherwise the ones that the next run of the stage would
-    use. `history` holds the versions of the stage's value.
+    """Return the possible edits of a run; None if the run has no caption or no ticked alternatives. `fresh` is True if
+    the present captions are up to date. Then `Grid.planned` has the combinations of these captions. Otherwise, it has
+    the combinations that the next run of the stage would use. `history` holds the versions of the stage's value.
     """
     caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
     if caption is None or alternatives is None or "alternatives" not in recipe_of(run.recipe).names:

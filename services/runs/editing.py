@@ -93,7 +93,7 @@ class Editing:
         self._notes.solved(run, chosen.stage)
 
     def append_by_model(self, run: Run, stage: StageName, value: Any, trace: Trace) -> None:
-        """Save a stage's value to which a model has added something. A stale value stays stale."""
+        """Save `value`: the stage's value with an addition by a model. A stale value stays stale."""
         settings = self._runs.settings(run)
         stored = run.values.get(stage)
         if stored is not None and stage in self._runs.stale(run, settings):

@@ -102,7 +102,7 @@ def reword_keyword(
     edit_type: _EditType,
     force: _Force = False,
 ) -> Keywords:
-    """Change the words or edit type of a keyword. Raises ProtectedKeyword as `add_keyword`."""
+    """Change a keyword's words or edit type. Without `force`, raises ProtectedKeyword for words the task protects."""
     before = _named(value.items, text, "keyword")
     rest = Keywords(_put(value.items, text))
     # A forced keyword stays forced while only its edit type changes.

@@ -52,7 +52,7 @@ class RunStage(RunCommand):
 
 class RunStore:
     """Reads and saves the values and images of a run for the driver. New images belong to the job with the id `job`.
-    Values with the same `batch` are undone together; by default, all that this store saves.
+    Values with the same `batch` are undone together. By default, each store has a `batch` of its own.
     """
 
     def __init__(self, runs: RunService, run: Run, notes: StageNotes, job: int | None = None, batch: str = "") -> None:
@@ -196,8 +196,8 @@ class Execution:
         self.start(run, recipe_of(self.workspace.runs.get(run).recipe).names, waits=not self.driver.models.fit_together)
 
     def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "", waits: bool = False) -> None:
-        """Queue text stages of a run as a job. The stage `anew` runs even if its value is fresh. `waits`: before stages
-        of another model, the job waits again behind all other jobs.
+        """Queue text stages of a run as a job. The stage `anew` runs even if its value is fresh. With `waits`, the job
+        goes back to the end of the queue whenever its next stage needs another kind of model.
         """
         run = self.workspace.runs.get(run_id)
         require_task(run)

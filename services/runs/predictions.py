@@ -75,7 +75,7 @@ class _Loaded:
 
 Names = tuple[str, ...]
 MaskChecks = tuple[Check, ...] | str
-"""Checks that an image keeps its mask, or words on why there are none."""
+"""Checks on whether an image still fits its mask, or words on why no check exists."""
 Load = Callable[[UnderTestSettings], Predictor]
 """Function that loads a model under test. Raises UserError if that fails."""
 
@@ -184,7 +184,7 @@ class PredictionService:
         return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, mask_kept, classes)
 
     def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
-        """Return the known checks that a test case keeps its mask. Missing predictions are not requested."""
+        """Return the known checks on whether a test case still fits its mask. Missing predictions are not requested."""
         if run.mask_sha is None or case.task.kind != "segmentation":
             return ()
         checks = self.compare(replace(run, test_cases=(case,)), settings, ask=False).mask_kept[case.id]
