@@ -94,7 +94,7 @@ class RunStore:
         return self._notes.failures(self._run_id)
 
     def save_failure(self, failure: Failure) -> None:
-        """Remember a failed image until the server stops. A person decides on another try."""
+        """Remember a failed image or text stage until the server stops. A person decides on another try."""
         self._notes.not_made(self._run_id, failure)
 
 

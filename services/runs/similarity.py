@@ -1,6 +1,6 @@
-"""Similarity of people's alternatives to their keywords. It is measured while no job waits, and cached.
+"""Measure how similar a keyword is to the alternative words that a person typed for it. Cache the results.
 
-An edit is saved and shown before its similarity is measured, so that no edit waits for a model.
+An edit is saved and shown at once, without waiting for a model. Its similarity is measured later, when no job waits.
 """
 
 from __future__ import annotations

@@ -87,12 +87,12 @@ class StageNotes:
             self._notices[run_id, stage] = text
 
     def failures(self, run_id: str) -> tuple[Failure, ...]:
-        """Return a run's failed images. They stay when problems are solved, so that a retry takes the next seed."""
+        """Return the failed images and text stages of a run. They are kept, so that a retry takes the next seed."""
         with self._lock:
             return tuple(failure for (of_run, *_), failure in self._failures.items() if of_run == run_id)
 
     def not_made(self, run_id: str, failure: Failure) -> None:
-        """Record that an image of a run failed with a seed."""
+        """Record that an image or a text stage of a run failed."""
         with self._lock:
             self._failures[run_id, *failure.what] = failure
 
@@ -283,6 +283,6 @@ class RunStates:
 
 
 def model_names(profile: Profile) -> dict[str, str]:
-    """Return the family name of each model with local weights, by the model's title, which is only a path."""
+    """Return the family name of each model with local weights, by path. Pages show the name instead of the path."""
     used = profile.weights().values()
     return {weights.title: weights.family for weights in used if weights.family and weights.local() is not None}
