@@ -24,8 +24,8 @@ KEPT = 8
 QUICK_SECONDS = 0.1
 """Maximum seconds that a quick analysis takes. A quick analysis is repeated after every change."""
 SHARE, LONGEST_SECONDS = 0.05, 20.0
-"""Limits for a slower analysis, which is shown for a while after the study changed. It is repeated when its age exceeds
-the seconds that it took divided by `SHARE`, and at the latest after `LONGEST_SECONDS`."""
+"""Limits for a slow analysis. After the study has changed, the old analysis is still shown up to a certain age. This
+age is the analysis's processor seconds divided by `SHARE`, and at most `LONGEST_SECONDS`."""
 Stamp = tuple[object, object]
 """State and revision number of a study. A page may show an analysis of an old revision, but not of an old state."""
 

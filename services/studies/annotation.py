@@ -372,7 +372,7 @@ class AnnotationService:
         return study, enrolment
 
     def _first(self, study: Study, enrolment: Enrolment, now: Standing) -> AnnotationStep:
-        """Return the step with the next item of the training or the quiz that the worker must take first."""
+        """Return the step with the worker's next training or quiz item. `now` says which of the two kinds is due."""
         kind: ItemKind = "training" if now.kind == "training" else "quiz"
         assignment = self._claim(study, enrolment.worker, kind)
         if assignment is not None and assignment.item.kind != kind:  # a lease from before the quiz was required again

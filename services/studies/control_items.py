@@ -164,7 +164,7 @@ def disguises(workspace: Workspace) -> Disguise:
 
 
 def disguised(image: Image.Image, seed: str, number: int = 1) -> Image.Image:
-    """Return a disguised copy, RGB and of the same size. `number` selects ranges in `LOOKS`, `seed` values in them."""
+    """Return an RGB copy in other colours. `number` selects ranges of factors in `LOOKS`. `seed` fixes the factors."""
     chance = random.Random(f"disguise\0{seed}" + (f"\0{number}" if number > 1 else ""))
     light, colour, warmer = LOOKS[(number - 1) % len(LOOKS)]
     lit = ImageEnhance.Brightness(image.convert("RGB")).enhance(chance.uniform(*light))

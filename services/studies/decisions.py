@@ -25,7 +25,7 @@ from storage.studies.studies import Studies
 
 LONGEST_REASON = 500
 UNDECIDED = ("no consensus", "too few votes")
-"""Statuses of a question's votes with which a person may decide the question."""
+"""Statuses of an item's question without a consensus. The lead may decide such a question."""
 FAR = 2
 """Minimum difference between the highest and lowest rating on a scale that counts as a disagreement."""
 
@@ -49,7 +49,7 @@ class Adjudicated:
 
 
 def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the cases where a question about an item has no consensus and gets no more votes, except ratings."""
+    """Return the questions of items that have no consensus and get no more votes. Rating questions are left out."""
     scales = _scales(report)
     return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
 

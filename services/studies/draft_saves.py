@@ -33,7 +33,7 @@ class _TabSaves:
     now: str
     """State of the form after the page's last save."""
     earlier: tuple[str, ...]
-    """Earlier states of the form that the page may send as `based`: only this page has changed the form since."""
+    """Earlier form states that the page may still send as `based`. No other page has changed the form after them."""
 
 
 class DraftSaves:

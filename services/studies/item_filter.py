@@ -97,7 +97,7 @@ class Pool:
 
 
 def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
-    """Return the pool of a draw, without images that are items of `study`. Reads only counts."""
+    """Return the pool of a draw. It leaves out images that are items of `study`. Images are counted, not loaded."""
     standings = request.filter.models
     rest = replace(_without_reconstructions(request.filter), models={}, test_cases=True)
     model = next(filter(None, standings), "") or catalogue.most_read(rest)
