@@ -135,7 +135,7 @@ class Thumbnails(ThumbnailFiles, Repository):
 
 
 def thumbnail(image: Image.Image) -> bytes:
-    """Return the thumbnail of an image (L, RGB or RGBA) as a WebP file, `SIDE` pixels long. Transparency stays."""
+    """Return a WebP thumbnail of an image (L, RGB or RGBA). Each side has at most `SIDE` pixels. Transparency stays."""
     scale = min(1.0, SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     small = image.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)

@@ -215,7 +215,7 @@ class Batches(Repository):
     ) -> tuple[BatchSource, ...]:
         """Return up to `limit` sources whose number is above `after`.
 
-        With `lacking`, return only sources with no work in the pass `lacking`, and finished work in the pass before.
+        With `lacking`, return only sources on which this pass has no work yet and the pass before has finished work.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
         parameters = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
