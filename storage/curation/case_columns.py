@@ -77,7 +77,7 @@ class CaseTable:
     profiles: Texts
     methods: Texts
     starts: Texts
-    """Noise or inverted source: the start from which each image was drawn; index -1 if unknown."""
+    """Start from which each image was drawn, "noise" or "inverted" (the inverted source); index -1 if unknown."""
     labels: Texts
     """Label of each image after people's corrections; index -1 for none."""
     verdict: NDArray[np.int8]

@@ -180,10 +180,10 @@ class Decisions(Repository):
 
     @write
     def take_back(self, db: Db, decision: int = 0, author: str = "", key: str = "") -> TakenBack:
-        """Undo a decision for each image without a later decision. Earlier decisions that are undone do not come back.
+        """Undo a decision, except on images where a later decision replaced it. Decisions undone before stay undone.
 
-        With 0, undo this author's latest decision in force. The undo is a decision too and can be undone. `key` works
-        as in `review`. Raises UserError if the decision is unknown or no longer in force, or if none exists.
+        With `decision` 0, undo this author's latest decision in force. The undo is a decision too and can be undone.
+        `key` works as in `review`. Raises UserError if the decision is unknown or undone, or if there is none to undo.
         """
         author = _author(author)
         if earlier := _decided_before(db, key, None):
@@ -272,7 +272,7 @@ def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
     """Return the decision with this key, or None. Raises UserError if its kind is not `kind` (None means an undo)."""
     for row in db.query("SELECT * FROM image_decisions WHERE key = ?", [key]) if key else ():
         if kind != (None if row["undoes"] else row["kind"]):
-            raise UserError("This key belongs to another kind of decision: use a new key for each.", field="key")
+            raise UserError("Another kind of decision used this key: give each decision its own key.", field="key")
         return dict(row)
     return None
 
@@ -316,7 +316,7 @@ def _require_classified(db: Db, entries: Sequence[int]) -> None:
     if without:
         many = count_of(without, "image", "belongs")
         raise UserError(
-            f"{many} to a segmentation. A segmentation has no label: choose only images of classifications.",
+            f"{many} to a segmentation and cannot have a label. Choose only images of classifications.",
             field="label",
         )
 
@@ -376,8 +376,9 @@ def _chain(db: Db, decision: int) -> list[Row]:
 def _rows_after(db: Db, first: Row) -> list[tuple[str, Row]]:
     """Return (table, new row) pairs that undo the last decision of a chain of undos. `first` starts the chain.
 
-    A new row repeats the latest row that is in force after this undo. If no such row exists, the new row has default
-    values. Rows that earlier undos wrote are not repeated. Rows that an undo in a run's history wrote can be repeated.
+    A new row repeats the latest row whose decision is in force once this undo is done. A row without a decision counts
+    as in force. If no row is in force, the new row has default values. Rows that undos of decisions wrote are never
+    repeated. Rows that undos in a run's history wrote can be repeated.
     """
     moved: list[tuple[str, Row]] = []
     for table, keys in _LOGS[first["kind"]]:

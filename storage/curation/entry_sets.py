@@ -23,8 +23,8 @@ BYTES = CHUNK // 8
 BINS = 50
 """Number of bins for each unit of a measure. Figures of checks range from -1 to 1."""
 REVIEWS = 409_600.0
-"""Unit of the measures "reviewed" and "source". "reviewed" is the row number of an entry's latest review. "source" is
-minus the catalogue number of the first entry with the same source. A bin covers 8,192 numbers."""
+"""Unit of the measures "reviewed" and "source". It has `BINS` bins of 8,192 numbers. "reviewed" is the row number of an
+entry's latest review. "source" is minus the catalogue number of the first entry with the same source."""
 SLACK = 1e-9
 """Distance from the end of a bin within which rounding may put a number into the neighbouring bin."""
 Bits = NDArray[np.uint8]

@@ -54,7 +54,7 @@ class Scores(Repository):
     @write
     def save(self, db: Db, new: NewScores) -> int:
         """Save scores and return the number of their run. The catalogue then shows these scores. They replace earlier
-        scores of the same task, and scores of runs across all tasks.
+        scores of the same task. They also replace earlier scores that were learnt across all tasks.
 
         Raises ValueError if there is no score or a score is outside 0 to 1.
         """

@@ -51,7 +51,7 @@ def matching(text: str, edited: str = "") -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Entries that matched a filter at one time. Later decisions do not change them."""
+    """Entries that matched a filter when the filter was applied. Later decisions do not change this set."""
 
     bits: Bits
     strata: tuple[Bits, ...] = ()

@@ -42,7 +42,7 @@ def make_set(db: Db, value: int, entries: Numbers) -> None:
 
 
 def drop_set(db: Db, value: int) -> None:
-    """Delete the set of entries of a value that no entry has any more."""
+    """Delete the set of the entries that have a value, when no entry has the value any more."""
     db.execute("DELETE FROM catalogue_sets WHERE id >= ? AND id < ?", [value << KEY_BITS, (value + 1) << KEY_BITS])
     db.execute("UPDATE catalogue_values SET entries = 0 WHERE id = ?", [value])
 

@@ -1,10 +1,10 @@
 """Embedding vectors of catalogue entries, in files that are mapped into memory.
 
 Each embedder has two files in `vectors/`. `N.rows` holds a row for each entry, a unit vector of float16. `N.entries`
-holds the catalogue number of each row. The database has the number of rows that count. Rows are written in the
-transaction that raises this number, so two processes never write at once. A killed write may leave further rows. They
-are ignored, and the next write cuts them off. Vectors can be computed again from the images, so backups omit them. If a
-file is missing or too short, there are no vectors until they are computed again.
+holds the catalogue number of each row. The database stores how many rows are valid. Rows are written in the transaction
+that raises this number, so two processes never write at once. A killed write may leave rows beyond the valid rows. Such
+rows are ignored, and the next write cuts them off. Vectors can be computed again from the images, so backups omit
+vectors. If a file is missing or too short, there are no vectors until they are computed again.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def test_what_is_sent_again_with_its_key_is_done_once(studio: Studio) -> None:
         ("decide", {"entries": [one], "verdict": "open", "key": "c"}),
         ("undo-decision", {"key": "a"}),
     ):
-        with pytest.raises(UserError, match="This key belongs to another kind of decision"):
+        with pytest.raises(UserError, match="Another kind of decision used this key"):
             ask(studio, name, **fields)
 
 
