@@ -30,7 +30,7 @@ _MOST_NOTED = 20_000
 """Maximum number of assignments whose lease time is remembered. The oldest are forgotten first."""
 _BY_TOKEN = "SELECT * FROM assignments WHERE public = ?"
 _NOT_YOURS = "This image is not, or no longer, assigned to you; continue with the next one."
-"""Message if an assignment is missing or belongs to another worker. It is the same, so that nobody learns which."""
+"""Message for a missing assignment and for another worker's assignment. Workers cannot tell these cases apart."""
 _QUERIES = DataTable(__file__, str)
 
 

@@ -21,7 +21,7 @@ LONGEST_WORKER = 80
 
 
 def imported_worker(db: Db, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
-    """Return the worker's name here, and enrol a new worker. Add 1 to the worker's assignments in `numbers`."""
+    """Return the worker's name in this workspace. Enrol the worker if new. Add 1 to the worker's count in `numbers`."""
     name = whole(" ".join(vote.worker.split()))
     if not name or len(name) > LONGEST_WORKER:
         raise UserError(f"Nothing was imported: a worker's name must have 1 to {LONGEST_WORKER} characters.")

@@ -88,9 +88,9 @@ class Panels(Repository):
 
 
 def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
-    """Return two flags: True if the link ever admitted everybody, and True if it ever admitted only panel participants.
+    """Return two flags: the study's link once admitted everybody, and the link once admitted only panel participants.
 
-    If the second flag is True, the first is True only if somebody joined while the link admitted everybody.
+    If the second flag is True, the first flag ignores times when the link admitted everybody but nobody joined.
     """
     panels = db.execute("SELECT created, settings FROM study_panels WHERE study = ? ORDER BY id", [study_id])
     settings = [(created, bool(unpack_value(Panel, packed).parameter)) for created, packed in panels]

@@ -120,9 +120,9 @@ class Studies(Repository):
         if row["state"] not in ("running", "paused"):
             raise UserError("Votes can only be added while a study is running or paused.")
         if votes < rules.votes:
-            raise UserError(f"Every item gets {rules.votes} votes already; name that number or a larger one.")
+            raise UserError(f"The number of votes per item cannot be reduced: enter {rules.votes} or more.")
         if not 1 <= consensus <= votes:
-            raise UserError(f"With {votes} votes an item, a consensus needs 1 to {votes} equal answers.")
+            raise UserError(f"With {votes} votes per item, choose a consensus of 1 to {votes} equal answers.")
         if (votes, consensus) == (rules.votes, rules.consensus):
             return
         later = replace(rules, votes=votes, consensus=consensus, version=rules.version + 1)
@@ -157,7 +157,7 @@ class Studies(Repository):
         """Remove items from a draft. Unknown ids are ignored. Raises UserError once the study has started."""
         if require_study(db, study_id)["state"] != "draft":
             raise UserError(
-                "The items of a study are fixed when it starts: more can be added, but none can be removed."
+                "Items cannot be removed once a study has started. You can add items until the study is closed."
             )
         query = "DELETE FROM study_items WHERE id = ? AND study = ?"
         db.conn.executemany(query, ((item_id, study_id) for item_id in ids))
@@ -270,11 +270,11 @@ class Studies(Repository):
     def import_votes(self, db: Db, study_id: str, votes: Iterable[ImportedVote]) -> int:
         """Save votes that were collected elsewhere, all or none. Return their number.
 
-        They become finished assignments of workers named `imported-NAME`, in the order of their times. Plain tuples
-        with the fields of `ImportedVote` are accepted too. An item may get more votes than it needs; the first ones
-        count. Votes of an excluded worker count after the worker is readmitted. Raises UserError if the study is not
-        running or paused, for an item of another study, a second vote of a worker on an item, and impossible times or
-        names.
+        The votes become finished assignments of workers named `imported-NAME`, in the order of submission. Plain tuples
+        with the fields of `ImportedVote` are accepted too. An item may get more votes than it needs; then its first
+        votes count. Votes of an excluded worker count after the worker is readmitted. Raises UserError for a draft or
+        closed study, for an item of another study, for a second vote of a worker on an item, and for impossible times
+        or names.
         """
         if require_study(db, study_id)["state"] not in ("running", "paused"):
             raise UserError("Votes can only be imported into a study that is running or paused; start it first.")
