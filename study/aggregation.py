@@ -33,16 +33,17 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolera
     """Estimate true answers and each worker's error rates by maximum likelihood, from votes (task, worker, answer).
 
     The method is EM (Dawid and Skene 1979, Applied Statistics 28, equations 2.3 to 2.5). T_ij is the probability that j
-    is the true answer of task i. At first T_ij is the share of j in the task's votes. Two steps take turns. M: π_j is
-    the mean of T_ij over all tasks, and e^w_jl (worker w says l if j is true) is N^w_jl / Σ_l N^w_jl, where N^w_jl is
-    the sum of T_ij over the tasks i of which w says l. E: T_ij is proportional to π_j Π e^w_jl over the task's votes.
+    is the true answer of task i, at first the share of j in the task's votes. e^w_jl is the probability that worker w
+    says l if j is true. N^w_jl is the sum of T_ij over the tasks i of which w says l. Two steps take turns. Step M sets
+    π_j, the frequency of answer j, to the mean of T_ij over all tasks. It sets e^w_jl to N^w_jl / Σ_l N^w_jl. Step E
+    makes T_ij proportional to π_j times the product of e^w_jl over the task's votes.
 
     EM ends after `rounds` rounds, or earlier if a round raises B / (number of votes) by less than `tolerance`, where
     B = Σ_votes Σ_j T_ij (log π_j + log e^w_jl) - Σ_ij T_ij log T_ij. `DawidSkene()` of crowd-kit 1.4 ends in the same
     way and gives the same answers. If votes tell little (many tasks, workers no better than chance), the answers depend
     on when EM ends. With few votes per worker the error rates are rough. So use the model as a second opinion on the
-    majority, never as the result. If there is no vote, only one worker or only one answer, the estimates are empty and
-    `words` says why.
+    majority, never as the result. Without votes, with only one worker or with only one answer, the estimates are empty
+    and `words` says why.
     """
     workers = sorted({worker for _, worker, _ in votes})
     answers = sorted({answer for _, _, answer in votes})

@@ -84,9 +84,9 @@ def ac1(ratings: Ratings, answers: Sequence[str] = ()) -> Measure:
 def fleiss(ratings: Ratings) -> Measure:
     """Return Fleiss' kappa.
 
-    (p_o - p_e) / (1 - p_e) with p_e = Σ_c π_c² (Fleiss 1971, Psychological Bulletin 76), π_c the mean over items of
-    n_ic / n_i. This form of Gwet 2014 also holds if items have different numbers of votes. Undefined if all votes are
-    the same answer.
+    (p_o - p_e) / (1 - p_e) with p_e = Σ_c π_c². π_c is the mean over items of n_ic / n_i. (Fleiss 1971, Psychological
+    Bulletin 76; for items with different numbers of votes: Gwet 2014, Handbook of Inter-Rater Reliability.) It is
+    undefined if all votes are the same answer.
     """
 
     def figure(paired: list[Counter[str]]) -> float | str:
@@ -147,7 +147,7 @@ def _margins(ratings: Ratings) -> dict[str, float]:
 
 
 def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
-    """Return δ² by pair of answers. δ counts the votes on answers between the pair, and half of the pair's votes."""
+    """Return δ² by pair of answers (c, k). δ = votes on the answers between c and k + half of the votes on c and k."""
     distances = {}
     for (i, c), (j, k) in permutations(enumerate(answers), 2):
         between = sum(margins[g] for g in answers[min(i, j) : max(i, j) + 1])

@@ -23,8 +23,8 @@ class Behaviour:
     accuracy: float = 0.95
     """Probability of the true answer, 0 to 1. A wrong answer is another option; on a scale it is one step away."""
     bias: float = 0.0
-    """Probability of answering yes (5 on a scale, else the first option) without regard to the image, 0 to 1. Below 0
-    it is the probability of no (1 on a scale, else the last option)."""
+    """Tendency to one answer whatever the image shows, -1 to 1. Above 0, it is the probability of answering "yes", the
+    first option, or 5 on a scale. Below 0, `-bias` is the probability of "no", the last option, or 1 on a scale."""
     seconds: float = 4.0
     """Median number of seconds for an item, 0 to 600. With 0 the worker answers at once."""
     lazy: float = 0.0

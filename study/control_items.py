@@ -114,7 +114,7 @@ def what_it_shows(item: NewItem) -> LeftOutItem:
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
-    """Return a control item that shows `image_sha`, with both captions of `item`: equal ones would reveal its kind."""
+    """Return a control item that shows `image_sha`. It has both captions of `item`: equal captions would reveal it."""
     return NewItem(
         **cells(item, "source_sha label classes caption"),
         image_sha=image_sha,

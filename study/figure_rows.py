@@ -87,7 +87,7 @@ def _parts(question: str, slices: Slices) -> Iterator[Row]:
 
 
 def _whole(question: str, *shares: Slice | None) -> list[Row]:
-    """Return rows of shares of valid images: after exclusions, before, adjudicated, by the first rules. Skip None."""
+    """Return a row for each share of valid images that is not None. `uses` names the votes of each share, in order."""
     uses = ("after exclusions", "before exclusions", "with adjudications", "by the first rules")
     return [_slice(question, used, "all", share) for used, share in zip(uses, shares, strict=False) if share]
 

@@ -40,8 +40,8 @@ def plan(
     the others. (Real workers err together on hard images, so more items will be discarded.) A share `lost` of the votes
     is replaced because of control items. An annotator works for `minutes`. The number of images with a consensus
     follows from `survival(accuracy)`. The interval is the Wilson interval of the share of valid images among images
-    with a consensus. Time is votes * seconds, and control items add share / (1 - share) to it. A training item takes
-    the time of two votes, as its feedback is read. All shares are 0 to 1. Raises ValueError for impossible figures.
+    with a consensus. A vote takes `rules.seconds_expected`. A share `rules.controls.share` of the votes is on control
+    items. A training item takes twice the time. All shares are 0 to 1. Raises ValueError for impossible figures.
     """
     if items < 1:
         raise ValueError("Choose at least one image.")

@@ -40,8 +40,8 @@ _NOT_ASKED = "it is not asked whether the image is valid"
 def analyse(data: StudyData) -> StudyReport:
     """Return all figures of a study as it is now: each question before and after exclusions, agreement, workers, notes.
 
-    The first K votes of an item count, in the order of `data.votes`, by workers who are not excluded now. Approval and
-    rejection change only a worker's record, not the result. Undefined figures of sparse data are words, not NaN.
+    Votes of workers who are excluded now do not count. Of an item's other votes, the first `rules.votes` count, in the
+    order of `data.votes`. Approval and rejection do not matter. An undefined figure has words instead of a value.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]

@@ -34,7 +34,7 @@ RESULT_COLUMNS = columns_of(
 
 
 def counted_assignments(data: StudyData) -> frozenset[int]:
-    """Return the assignments that count: of workers who are not excluded, the first K of each item."""
+    """Return the assignments that count: on each item, the first `rules.votes` by workers who are not excluded."""
     ids = {item.id for item in data.items if item.kind == "item"}
     excluded = {exclusion.worker for exclusion in data.exclusions}
     counted_votes = counted((vote for vote in data.votes if vote.item in ids), data.study.rules.votes, excluded)
@@ -102,8 +102,8 @@ def _why_not(vote: Vote, excluded: Mapping[str, str]) -> str:
 def result_rows(data: StudyData) -> list[Row]:
     """Return a row for each image and each question with fixed answers that was asked about it.
 
-    Columns such as `status_before` hold the outcome as if nobody had been excluded. Dawid and Skene's answer uses the
-    votes of the consensus. It is empty for images that wait for votes, and if the model is undefined.
+    Columns such as `status_before` hold the outcome as if nobody had been excluded. Dawid and Skene's answer uses
+    the same votes as `status`. This answer is empty for images that wait for votes, and if the model is undefined.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]

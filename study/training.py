@@ -116,7 +116,7 @@ def all_made(
 
 
 def chosen_of(made: Sequence[NewItem], number: int, words: str) -> tuple[NewItem, ...]:
-    """Choose `number` items, half of them right if possible, from the start of `made`. `words` seeds their order."""
+    """Choose up to `number` items, if possible half with the known answer "no". Shuffle them with the seed `words`."""
     right_ones = [item for item in made if "no" not in item.expected.values()]
     wrong_ones = [item for item in made if "no" in item.expected.values()]
     chosen: list[NewItem] = []

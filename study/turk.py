@@ -1,8 +1,8 @@
 """Export a study's votes as a result file of Mechanical Turk, for existing scripts, and import such files.
 
-The columns and their order are the same as in the results that Turk offers for download. The columns `Answer.` plus a
-question's short name hold the answers. Columns that Turk does not have begin with `Answer._`. An imported file is
-untrusted.
+The columns and their order are the same as in the results that Turk offers for download. The column `Answer.NAME` holds
+the answers to the question with the short name NAME. Columns that Turk does not have begin with `Answer._`. An imported
+file is untrusted.
 """
 
 from __future__ import annotations
@@ -159,11 +159,11 @@ def read_time(text: str) -> datetime:
 def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     """Return the votes of a result file on the items of a study.
 
-    An item is found by its name in `HITId`, or else in the `Input.` column in which most rows name an item. A name is
-    the item's public name or its original file, as a name, path or web address, with or without the ending. Answers are
-    in columns `Answer.QUESTION`, `Answer.QUESTION.label` (Turk's classification form), `Answer.QUESTION.OPTION` with
-    true or false, or as JSON in `Answer.taskAnswers`. Case, underscores and spaces in these names do not matter. Rows
-    that Turk rejected are left out, since Turk replaced them. Raises ValueError if the file has another form.
+    A row names its item in `HITId`, or else in the `Input.` column that names items most often. The name is the item's
+    public name or its original file, as a name, path or web address, with or without the ending. Answers are in
+    columns `Answer.QUESTION`, `Answer.QUESTION.label` (Turk's classification form) or `Answer.QUESTION.OPTION` with
+    true or false, or as JSON in `Answer.taskAnswers`. In QUESTION, case does not matter, and `_` and spaces mean `-`.
+    In a file by Turk, rejected rows are left out, as Turk replaced them. Raises ValueError for a file of another form.
     """
     missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
     if missing:
