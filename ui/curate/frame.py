@@ -30,7 +30,7 @@ def curate_page(
 
 
 Show = Callable[[Any, Any], Mapping[str, Any]]
-"""Function that returns values to add to the reply to a command, from the command and its result."""
+"""Function that takes a command and the command's result. It returns values to add to the reply."""
 
 
 def add_command(app: FastAPI, commands: Commands, name: str, show: Show = lambda _command, _result: {}) -> None:

@@ -93,7 +93,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
 def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     @fetched_at(app, "/curate/api/drafts")
     def drafts() -> Mapping[str, Any]:
-        """Return all test sets to which images can be added. If `draft` is False, a draft must be created first."""
+        """Return all test sets. `draft` is True if a set has a draft. A set without a draft cannot take images."""
 
         def known(one: TestSet) -> Mapping[str, Any]:
             return facts(one, "id name", draft=one.draft is not None, images=shown_version(one).entries)

@@ -30,7 +30,7 @@ WORK_WORDS = {
     "verify-test-set": "Reading all files",
 }
 _SMALL = 200
-"""For a set with fewer images, the form proposes to use all images for the test. A fifth would be too few."""
+"""Minimum number of images for which the form proposes `_SHARES`. For fewer, the form proposes `_SMALL_SHARES`."""
 _SHARES: Mapping[Split, int] = {"train": 80, "validation": 0, "test": 20}
 """Proposed share of each split of a large set, in per cent."""
 _SMALL_SHARES: Mapping[Split, int] = {"train": 0, "validation": 0, "test": 100}
@@ -102,7 +102,7 @@ def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
 
 
 def _chips(shown: ShownVersion) -> Iterator[tuple[str, *Cell]]:
-    """Yield (text, number of images, address, chosen) for each review outcome, if several exist, and for sources."""
+    """Yield (text, number of images, address, chosen) for each of several review outcomes, then for the sources."""
     if len({count.review for count in shown.counts}) > 1:
         for review, (words, _) in sets_words.REVIEW_WORDS.items():
             images = sum(count.images for count in shown.counts if count.review == review)

@@ -165,7 +165,7 @@ def test_one_is_said_as_one(workspace: Workspace) -> None:
     add(workspace, "bird", ("weather", "snowy"), accepted=5)
     add(workspace, "owl", ("weather", "snowy"), accepted=5)
     add(workspace, "owl", ("attribute", "blue"), accepted=5)
-    assert "Of all cells, 1 has no image." in words(page(workspace))
+    assert "Of the cells listed here, 1 has no image." in words(page(workspace))
 
 
 def test_nothing_lacks_accepted_images_before_anything_was_decided(workspace: Workspace) -> None:
