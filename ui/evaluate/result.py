@@ -30,7 +30,7 @@ MOST_NARROW = 6
 """Maximum number of labels for which two matrices fit side by side on a laptop."""
 _WRONG = {"classification": "wrong", "segmentation": "loses a class"}
 NAMED_FEW = 3
-"""Maximum number of rows that are named while the rows with few test cases are hidden."""
+"""Maximum number of rows that the text of `worst_few` names. The text describes hidden rows with few test cases."""
 SHOWN_ROWS = 10
 """Maximum number of visible rows of a table; the rest unfolds."""
 MOST_ROWS = 100
@@ -133,15 +133,15 @@ def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Seq
 
 
 def _columns(found: Evaluated, classes: int, labels: int) -> str:
-    """Return the CSS classes for three columns. The third column is placed below the shorter of the other two:
-    tables or matrices. `classes` is the number of rows in the table of classes, `labels` the number in a matrix.
+    """Return the CSS classes for three columns: tables, matrices, and a third column below the shorter of these two.
+    `classes` is the number of rows in the table of classes. `labels` is the number of rows in a matrix.
     """
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), adjacent) for adjacent in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
 
 
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool) -> bool:
-    """Return True if the tables are probably shorter than the column of both matrices (side by side if `adjacent`)."""
+    """Return True if the tables are probably shorter than the two matrices. `adjacent` puts these side by side."""
     table = first_table(found)
     edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
     tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8

@@ -1,4 +1,4 @@
-"""The retraining section of the page Evaluate. A script fetches the section, and again while a model trains. Pure."""
+"""Retraining section of the page Evaluate. A script loads the section, and reloads it while a model trains. Pure."""
 
 from __future__ import annotations
 

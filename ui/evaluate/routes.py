@@ -342,7 +342,7 @@ def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
         add_posted(app, f"{API}{name}", act)
 
     def look(data: dict[str, Any]) -> Mapping[str, Any]:
-        """Load a model that is chosen, described in a form, or trained here. Reply with its page's address `go`."""
+        """Begin to load a chosen, described or trained model. The reply's `go` is the address of the model's page."""
         if "trained" in data:
             data |= studio.retrainings.as_model(data.pop("trained"), str(data.pop("arm", "")))
         question = evaluations.asked(OnModel.of({**data, "mapping": ""}))
