@@ -67,7 +67,7 @@ def _child(child: Child) -> str:
 
 
 def stamped(markup: Html) -> str:
-    """Return HTML after a comment with its hash. The page sends these hashes, and gets only the parts that changed."""
+    """Return HTML with its hash in a comment before it. A browser sends back the hashes to get only changed parts."""
     return f"<!--{fingerprint(markup)}-->{markup}"
 
 

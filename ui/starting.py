@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from ui.security.guard import Application, Receive, Scope, Send
 
 AT_ONCE = ("/annotate", "/healthz")
-"""Beginnings of the paths that are served at once."""
+"""Beginnings of the paths that are served while the studio is still starting."""
 
 
 class Starting:

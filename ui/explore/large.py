@@ -23,7 +23,7 @@ from ui.templating import render
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode of the large picture, which is one way to show a result."""
+    """Way to show a result in the large picture, such as the difference from its source."""
 
     title: str
     words: str

@@ -240,7 +240,7 @@ class Explorer:
         return self._take(body, lambda data: {"said": self.studio.runs.give_mask(body.run, data, body.classes)})
 
     def _take(self, body: GivenFile, take: Callable[[bytes], Reply]) -> Reply:
-        """Read an uploaded file. The reply to a bad file has a "problem"; also "offer": "new" if it can begin a run."""
+        """Read an uploaded file. The reply's "problem" is an error or "". If an image has no run, "offer" is "new"."""
         try:
             return {"problem": "", **take(uploaded(body.path).read_bytes())}
         except NoRun as error:

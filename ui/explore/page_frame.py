@@ -70,7 +70,7 @@ def start_page(
 
 
 def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample, ...] = ()) -> Html:
-    """Return the source's card: its name, corrections of the picture, the model under test's task, and the mask."""
+    """Return the card of the source: name, notes on the picture, task of the model under test, and mask."""
     run = state.run
     last = run.jobs[-1] if run.jobs else None
     cut_off = last is not None and last.state == "interrupted" and state.gate.plan is not None and not state.active

@@ -23,7 +23,7 @@ CONTROL = "drawing the control image"
 
 UNKNOWN_PICTURE = "not a drawn scene"
 WORTH_A_MARK = 3
-"""Minimum number of successive words, far from any change, that get a mark. Small windows hide marked words."""
+"""Minimum number of unchanged words in a row, far from any change, that a small window shortens to "…"."""
 _POINTS = (".", ",", ";", ":", "!", "?")
 _ICONS = DataTable(__file__, str, "icons")
 
