@@ -1,6 +1,6 @@
 """Endpoints for scripts and agents: every command and query by its name, in the Gradio application. `gradio_client`,
-plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. The command's model checks the values. An error is one
-sentence, and its title names the field.
+plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. The command's Pydantic class checks the values. An error
+is one sentence, and its title names the field.
 """
 
 from __future__ import annotations
@@ -367,9 +367,9 @@ def _add_watching(services: Services) -> None:
 async def watching(
     values: Mapping[str, Any], request: gr.Request | Request, services: Services
 ) -> AsyncGenerator[Plain, None]:
-    """Yield the state of a job until it ends. A new step is sent at once, other progress less often the more watchers
-    there are. Raises UserError. Watchers have no thread of their own. With a thread each, forty watchers would block
-    all other calls.
+    """Yield the state of a job until it ends. A new step is sent at once. Other progress is sent less often if there
+    are many watchers. Raises UserError. Watchers have no thread of their own. With a thread each, forty watchers would
+    block all other calls.
     """
     tokens, watchers = services.studio.tokens, services.watchers
     token, query = _admitted(WatchJob, values, request, tokens)
@@ -403,7 +403,7 @@ def _step(view: JobView) -> tuple[object, ...]:
 
 
 def token_of(request: gr.Request | Request) -> Token | None:
-    """Return the token of a call, checked by the guard before; None without a token, as from a browser."""
+    """Return the token of a call, which the guard has checked. None for a call without a token, as from a browser."""
     token: Token | None = _state(request)["token"]
     return token
 

@@ -1,10 +1,10 @@
 """The endpoints as MCP tools for agents, in the server that Gradio mounts with `mcp_server=True`.
 
 Gradio mounts the server and handles its transport and sessions. This module answers the requests, instead of Gradio's
-own handlers. Those would call the studio over HTTP, at an address that the caller names (X-Forwarded-Host), so a token
-could reach a stranger. With a password, they would answer no prompt and no stream. They would also occupy a thread
-while a job is watched, write results in Python's notation, lose the field of an error, and save a file before they
-check the token.
+own handlers. Gradio's handlers would call the studio over HTTP, at an address that the caller names (X-Forwarded-Host),
+so a token could reach a stranger. If the studio has a password, these calls would fail for prompts and for streamed
+results. Gradio's handlers would also occupy a thread while a job is watched, write results in Python's notation, not
+say which field an error is about, and save a file before they check the token.
 """
 
 from __future__ import annotations

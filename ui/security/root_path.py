@@ -1,6 +1,6 @@
-"""Service below a root path, at which a proxy serves the studio. The root path is removed from each request first, and
-added to redirects and cookies of replies. All routes, the guard and the limits use addresses without the root path. In
-addresses on pages, `ui/addresses.py` adds the root path.
+"""Middleware for a studio that a proxy serves below a root path, such as /studio. It removes the root path from each
+request, and adds the root path to redirects and cookies of replies. All routes, the guard and the limits use addresses
+without the root path. `ui/addresses.py` adds the root path to addresses on pages.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "kept.js", "theme.js
 """Files of the sign-in page, which anybody may fetch."""
 LONGEST_ADDRESS = 1000
 _LOCKED = '<script>document.documentElement.classList.add("locked")</script>'
-"""Script that shows the button to sign out on the Explore page. On other pages `document` shows it."""
+"""Script that shows the sign-out button on the Explore page. On other pages, `ui.frame.document` shows the button."""
 _NO_COOKIE = (
     "The password is right, but this browser has not kept the cookie that says so. Allow cookies for this address, "
     "then sign in again."
