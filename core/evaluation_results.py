@@ -192,7 +192,7 @@ class MixedRow:
     asked: str
     seen: str
     effect: Figure
-    """Effect of `asked` on the share of images in which `seen` looks changed: -1 to 1, with a 95 % interval."""
+    """Effect of changing `asked` on how changed `seen` looks (0 to 1): -1 to 1, with a 95 % interval."""
     own: Figure
     p_adjusted: float | None
 
