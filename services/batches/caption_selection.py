@@ -220,9 +220,9 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the word limit of the first try, as a number of captions; None if the plan sets no limit.
+        """Return the maximum number of captions with the same new word in the first try; None if the plan has no limit.
 
-        It is the highest limit that can be within the plan's share of the chosen captions. Later tries use lower ones.
+        The plan limits the share of such captions. The first try takes the highest number that may meet this limit.
         """
         if self.limit_share is None:
             return None
@@ -236,7 +236,7 @@ class _CaptionSelection:
         return low
 
     def _least_share(self) -> float | None:
-        """Return the lowest word limit (a share of all captions) that might keep them all. None without captions."""
+        """Return the share (0 to 1) below which a word limit leaves captions out; None if there are no captions."""
         if not self.wanted:
             return None
         limits = range(1, self.wanted + 1)

@@ -175,7 +175,7 @@ class _Actor:
     def begin(self) -> Ready | UserError:
         """Return `Ready`, or an error if this machine cannot work. It may have joined after the check of all nodes."""
         if problem := _problem_here(self._order, self._token, version()):
-            return UserError(f"A node that has joined the cluster {problem}")
+            return UserError(f"A node joined the cluster, but it {problem}")
         try:
             self._runner = single_threaded_runner(self._order, self._make)
         except CannotLoad as error:
@@ -251,5 +251,5 @@ def _connected(workers: int | None, address: str) -> Any:
             signal.signal(signal.SIGTERM, handler)
     if not address and ray.util.get_node_ip_address() != "127.0.0.1":
         ray.shutdown()
-        raise UserError("Ray would listen on the network, as this program used a cluster before: restart the program.")
+        raise UserError("This program used a cluster before, so Ray would listen on the network: restart the program.")
     return ray

@@ -75,7 +75,7 @@ class Estimate:
 
 
 def images_at_most(plan: BatchPlan, settings: Settings, sources: int) -> int | None:
-    """Return the maximum number of images of `sources` source images; None if nothing limits their captions."""
+    """Return the maximum number of images drawn from `sources` source images; None if captions are unlimited."""
     written, drawn = most_captions(plan, settings), plan.edits.captions_a_source
     captions = written if drawn is None else drawn
     return None if captions is None else sources * captions * plan.images.seeds_a_caption

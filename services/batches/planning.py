@@ -206,7 +206,7 @@ class Planner:
     def _added(
         self, run_id: str, run: SourceRun, planned: Collection[int]
     ) -> Iterator[tuple[int, CounterfactualCaption]]:
-        """Yield (index, caption) of each ticked caption of a run that a person wrote. Skip indices in `planned`."""
+        """Yield (index, caption) of each ticked caption that a person wrote in a run. Skip indices in `planned`."""
         captions, written = self._recipe.captions(_bare(run)), set[CounterfactualCaption]()
         for version in self._runs.history(run_id, self._recipe.last.name):
             if version.value.trace.author == "model":

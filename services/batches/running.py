@@ -71,7 +71,7 @@ class _Run:
     number: int
     stop: threading.Event = field(default_factory=threading.Event)
     wish: Wish = "go"
-    """A person's wish to pause or cancel the batch; "go" without one. It is recorded once the batch has stopped."""
+    """A person's last request to stop the batch, "pause" or "cancel"; "go" if nobody asked to stop the batch."""
     choose: Choose | None = None
     """Function that chooses the images to draw; None to draw all."""
     again: bool = False
@@ -88,8 +88,8 @@ class BatchRuns:
         data_roots: DataRoots | None = None,
         scenes: DrawnScenes | None = None,
     ) -> None:
-        """Create the object. Scripts' plans may name files only in `data_roots`; with None, scripts cannot plan
-        batches. `scenes` draws data sets of drawn scenes that plans name.
+        """Create the object. A plan sent by a script may name only files in `data_roots`; with None, scripts cannot
+        plan batches. If the data set of a plan is a folder of drawn scenes, `scenes` draws the missing scenes.
         """
         workers = partial(workers_here, spare=1)  # leaves one core to the pages
         self._workspace, self._ledger = workspace, workspace.batches

@@ -115,8 +115,8 @@ class BatchStatus:
 
     @property
     def state(self) -> State:
-        """Return the state: `place` unless it is "", else the state recorded in the ledger. Exception: "stopping" if
-        another process asked the running batch to stop.
+        """Return `place`, or the state recorded in the ledger if `place` is "". If another process asked the running
+        batch to stop, return "stopping".
         """
         recorded = self._recorded_state()
         return recorded if self.place == "running" and recorded == "stopping" else self.place or recorded
