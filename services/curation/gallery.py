@@ -189,7 +189,7 @@ class Gallery:
         return any(batch.running for batch in self._workspace.batches.all() if batch.facet in batches)
 
     def totals(self, view: View, histograms: Sequence[str] = (), held_name: str = "") -> Totals:
-        """Count a view's images by filter value; with `held_name`, count only the fixed images that still match."""
+        """Count a view's images by filter value; with `held_name`, only those that `hold` stored under this name."""
         catalogue, known = self._workspace.catalogue, self._held.get(held_name) or self._known(view)
         within = None if known is None else self.ids(view, held_name)
         counted = view.filter if within is None else view.filter.among(within)

@@ -256,7 +256,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
 
 
 def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
-    """Return an imported image as an entry of a test set. It names its test case if this workspace has it."""
+    """Return an imported image as an entry of a test set, with the test case's id if this workspace made the image."""
     return SetEntry(
         **cells(image, "image label split mask mask_classes role"),
         source=image.source or image.image,

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture stored in the workspace, such as one that a user searches with, by its SHA-256."""
+    """A picture stored in the workspace, such as a user's picture to search with. `sha` is the picture's SHA-256."""
 
     sha: str
 

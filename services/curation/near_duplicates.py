@@ -1,19 +1,20 @@
 """Finds the near-duplicates of one image, and groups of near-duplicates among the images of a filter.
 
-Two images are near-duplicates if both their vectors and their perceptual hashes are close. One of the two is not
-enough: images of one source have the same geometry and so close hashes, and two streets at dusk may have close vectors.
-The limits are stricter for images of one source, since two test cases may differ only by a small change.
+Two images are near-duplicates if both their vectors and their perceptual hashes are close. One criterion alone is not
+enough: all images of one source have close hashes, since their geometry is the same, and different streets at dusk may
+have close vectors. The limits are stricter for two images of one source: two test cases may differ only a little.
 
-Measured with the embedded CLIP on 2,000 different scenes of the drawn world (limits `BETWEEN`): of 999,000 pairs of
-scenes, none is judged a near-duplicate; by vectors alone, 12 pairs would be. Of 600 copies, all are found. They were
-saved as JPEG of quality 60 or 85, made 10 % brighter, scaled to three quarters and back, cropped by 4 of 256 pixels, or
-given noise of 4 levels. Of stronger changes to 200 scenes, these shares are found: mirrored 98 %; JPEG of quality 30:
-94 %; shifted by 3 %: 82 %; with a word written across: 68 %; cropped by 5 % at each edge: 62 %; cropped by 10 %: 5 %.
-Of pairs of different scenes with the same objects in the same light, 3 % are judged near-duplicates.
-
-Between images of one source (limits `WITHIN`), these shares are judged near-duplicates: other weather 0.1 %, other time
-of day none, an object in another colour 2.4 %, other ground 6.5 % (little ground is visible). All copies saved as JPEG
-or scaled are found, 99 % of those with noise, 95 % of the brighter ones, and 54 % of the cropped ones.
+Measured with the embedded CLIP on 2,000 different scenes of the drawn world, with the limits `BETWEEN`:
+- Of 999,000 pairs of scenes, none is judged a near-duplicate. By vectors alone, 12 pairs would be.
+- Of other pairs of scenes, with the same objects in the same light, 3 % are judged near-duplicates.
+- All 600 copies are found. The copies are JPEG of quality 60 or 85, 10 % brighter, scaled to three quarters and back,
+  cropped by 4 of 256 pixels, or have noise of 4 levels.
+- For stronger changes of 200 scenes, these shares of the copies are found: 98 % (mirrored), 94 % (JPEG of quality 30),
+  82 % (shifted by 3 %), 68 % (a word written across), 62 % (each edge cropped by 5 %), 5 % (cropped by 10 %).
+Measured on images of one source, with the limits `WITHIN`:
+- These shares of edited images are judged near-duplicates: 0.1 % (other weather), 0 % (other time of day), 2.4 % (an
+  object in another colour), 6.5 % (other ground, of which little is visible).
+- These shares of copies are found: 100 % (JPEG or scaled), 99 % (noise), 95 % (brighter), 54 % (cropped).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class AlikeGroups:
     compared: int
     """Number of images that were compared with each other."""
     waiting: int
-    """Number of images without a vector, plus similar ones without a hash. Both are computed later."""
+    """Number of images still to compare: without a vector, or without a hash but with a vector close to another's."""
     complete: bool
     """True if all pairs with close vectors were checked, False if there are more than `MOST_PAIRS`."""
     unreadable: int = 0

@@ -168,7 +168,7 @@ class CellPlans:
     def _begin(
         self, latest: LatestRun, edits: Mapping[EditType, str], command: CellCommand, images: int
     ) -> _Begin | None:
-        """Return a new run for the source image of the run `latest`, or None if that run cannot make the `edits`."""
+        """Return a new run for the source image of the run `latest`, or None if `latest` cannot make the `edits`."""
         run = self._workspace.runs.get(latest.run)
         if task_problem(run.task):
             return None
@@ -219,8 +219,8 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """Return a run's values with `edited` as a person's values. Stale earlier values also become a person's: they
-        contain the words to change, so no model may write them again.
+        """Return `values` with `edited` added as written by a person. Stale values are marked as written by a person
+        too, so that no model replaces them: the stale values contain the words to change.
         """
         recipe, pixels = recipe_of(run.recipe), self._runs.pixels(run.source_sha)
         stale = self._runs.stale(run, settings)

@@ -24,7 +24,7 @@ MOST_CORNERS = 200
 REST = ("others", "none")
 """Names on the map for images whose values have no colour of their own, and for images without a value."""
 MOST_COLOURS = 30
-"""Maximum number of colours of the map in a view's address."""
+"""Maximum number of map colours that the address of a view may list, including the names in `REST`."""
 LONGEST_LIST = 14_000
 _ONCE = ("like", "near", "picture", "alike", "region", "sort", "falling")
 _SHA = re.compile(r"[0-9a-f]{64}")
