@@ -191,7 +191,7 @@ class Commands:
 
 
 def _called(method: Callable[..., Any]) -> Callable[[Command], Any]:
-    """Return a function of a command that calls `method` with the command's fields as arguments."""
+    """Return a function that passes a command's fields to `method`; a parameter named `sent` gets the whole command."""
     names = tuple(inspect.signature(method).parameters)
 
     def call(command: Command) -> Any:

@@ -128,7 +128,7 @@ def settings_conflict(others: Sequence[SettingChange], mine: Collection[tuple[st
 
 
 def prompt_conflict(when: datetime) -> str:
-    """Return the message for a person whose edit of a prompt was saved after another page's."""
+    """Return the message for a person who saved a prompt after another page had saved the same prompt."""
     return (
         f"The prompt was changed elsewhere in the meantime ({clock(when)}). Yours was saved last; the other one is "
         "under “Prompt and reply”, among the earlier prompts."
