@@ -113,7 +113,7 @@ def random_weights() -> Array:
 
 
 def in_groups(rows: Array, chance: np.random.Generator) -> Array:
-    """Return `rows` (a row for each source), or the sums of `MOST_GROUPS` random groups of rows if there are more."""
+    """Return `rows`, one for each source. More than `MOST_GROUPS` rows are summed up in that many random groups."""
     if len(rows) <= MOST_GROUPS:
         return rows
     begins = np.arange(MOST_GROUPS) * len(rows) // MOST_GROUPS
@@ -129,11 +129,11 @@ def weights_of(size: Array, weighing: str) -> Array:
 class SourceMeans:
     """Means over sources, and 4,000 draws of possible true means (Bayesian bootstrap, Rubin 1981).
 
-    In each draw every source gets a random weight (exponential, seed 1). One more source represents all unseen ones.
-    Its weight is a typical weight times a random number (exponential). The typical weight is sum of w² / sum of w: the
-    weight of a source, averaged over images. Each value of the unseen source is `worst` or `best`, with equal chance
-    (seed 0). Columns with equal numbers in `together` share that choice. The 95 % interval goes from the draw of rank
-    2.5 % to that of rank 97.5 %.
+    In each draw, the weight of each source is multiplied by a random number (exponential, seed 1). An unseen source is
+    added. Its weight is a random number (exponential) times a typical weight: the sum of w² / the sum of w, where w are
+    the weights of the sources. Its values are `worst` or `best`, with equal chance (seed 0). In a draw, columns with
+    the same number in `together` are all `worst` or all `best`. The ends of the 95 % interval are the draws of rank
+    2.5 % and 97.5 %.
     """
 
     values: Array
@@ -201,8 +201,8 @@ def means_of_groups(
 
 
 def holm(p_values: Array) -> Array:
-    """Return p values corrected for several tests (Holm 1979). The k-th smallest of m values is multiplied by m - k
-    + 1. The product is raised to the previous corrected value if that is higher, and cut to 1. NaN stays NaN."""
+    """Return p values corrected for several tests (Holm 1979). The k-th smallest of m values is multiplied by
+    m - k + 1. A product below the previous corrected value takes that value; one above 1 becomes 1. NaN stays NaN."""
     corrected = np.full(len(p_values), np.nan)
     known = np.flatnonzero(np.isfinite(p_values))
     order = known[np.argsort(p_values[known])]
@@ -471,8 +471,8 @@ def mean_iou(overlaps: Array) -> Array:
 
 def pixel_figures(pixels: Sequence[pd.DataFrame], weighing: str, mixed: bool, names: Sequence[str]) -> Rows:
     """Yield mIoU and IoU, from one matrix of all pixels in which each source, or each test case, has equal weight. For
-    the intervals, one unseen source is added. In a set of images, all its pixels are predicted right, or none of them.
-    The number of its pixels of a class is the number in a source, averaged over pixels of this class.
+    the intervals, one unseen source is added. In each set of images, all or none of the unseen source's pixels are
+    predicted right. Its number of pixels of a class is the mean over sources, weighted by their pixels of the class.
     """
     both = np.intersect1d(pixels[0]["source"], pixels[1]["source"])
     first, cases, control = (one[one["source"].isin(both)] for one in pixels)
@@ -646,9 +646,9 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
 
 
 def looks_random(images: Array, judged: Array) -> bool:
-    """Return True if the judged images may be a random sample. The arguments count all images and the judged images of
-    each part. Of 2,000 random samples (seed 0), at least 1 in 200 must be as uneven by Pearson's statistic, and at
-    least 1 in 200 must miss parts with as many images."""
+    """Return True if the judged images may be a random sample. The arguments are numbers of images by part. Two values
+    are compared with those of 2,000 random samples (seed 0): Pearson's statistic, and the number of images in parts
+    without a judged image. At least 1 in 200 samples must have an equal or higher value, for each of the two."""
     images, judged = images[images > 0], judged[images > 0]
     if len(images) == 1:
         return True
@@ -662,9 +662,9 @@ def looks_random(images: Array, judged: Array) -> bool:
 def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
     """Return each cell's pool, and the weight of each cell's judged images. A cell is a group of images.
 
-    A cell with at least 5 judged images, or with all images judged, is a pool. The other judged cells form one common
-    pool. If the judged images look like a random sample, the unjudged cells join the common pool, and so do the
-    smallest pools until 5 of its images are judged. If they do not look random, an unjudged cell has the pool -1.
+    A cell with at least 5 judged images, or with only judged images, is a pool. The other judged cells form one common
+    pool. If the judged images do not look like a random sample, an unjudged cell has the pool -1. If they look random,
+    the common pool gets the unjudged cells, then the pools with the fewest judged images, until it has 5 judged images.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -685,9 +685,9 @@ def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
 
 
 def contradiction(judged: pd.DataFrame) -> bool:
-    """Return True if two studies A and B contradict each other. e is the share of A's images that the model gets wrong.
-    v is the upper end of the 99.8 % interval of the valid share of B's wrong images. If the studies agree, at most a
-    share 1 - e (1 - v) of A's images is valid. They contradict each other if A has more valid images (p < 0.001).
+    """Return True if two studies A and B contradict each other. The model is wrong on a share e of A's images. B finds
+    at most a share v of such images valid (upper end of the 99.8 % interval). If this holds in A, at most a share
+    1 - e (1 - v) of A's images is valid. The studies contradict each other if more of them are valid (p < 0.001).
     """
     decided = judged[judged["decided"]]
     for (one, own), (other, rest) in product(decided.groupby("study"), decided[decided["wrong"]].groupby("study")):
@@ -778,14 +778,14 @@ def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, size
 def drawn_shares(
     images: JudgedImages, states: Array, masses: Array, typical: float, score_weight: float
 ) -> tuple[Array, ...]:
-    """Return 4,000 draws (seed 0) of seven shares. 1 and 2: images that are wrong and valid. 3 and 4: these, corrected
-    by the score. 5: wrong images, times the valid share of the wrong images that people decided on. 6 and 7: wrong
-    images among valid images. Of a pair, the first share is the lowest possible and the second the highest: images of
-    unknown validity count as invalid or valid accordingly.
+    """Return 4,000 draws (seed 0) of seven shares. 1 and 2: images that are wrong and valid, among all images. 3 and
+    4: the same, corrected by the score. 5: the share of wrong images, times the share of valid images among the wrong
+    images that people decided on. 6 and 7: wrong images among valid images. Shares 1, 3 and 6 are the lowest possible;
+    2, 4 and 7 are the highest possible. Images of unknown validity count as invalid or valid accordingly.
 
-    `masses` has a row for each source. Its columns: the weight in each pool; the weight of wrong images, then of right
-    images, of unknown validity; the scores in each pool; the whole weight. One unseen source has the mean weight
-    `typical`.
+    `masses` has a row for each source. Its columns: the weight in each pool; the weight of wrong images of unknown
+    validity; the weight of right images of unknown validity; the scores in each pool; the whole weight. `typical` is
+    the mean weight of one unseen source, which each draw adds.
     """
     of_wrong, in_pool, mass = images.pool_is_wrong, images.in_pool, masses.mean(axis=0)
     pools, chance = len(of_wrong), np.random.default_rng(0)
@@ -1110,13 +1110,13 @@ def valid_share(words: Iterable[str]) -> Record:
 
 
 def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str], ordered: bool) -> dict[str, Record]:
-    """Return the agreement of votes. Items with one vote count only in the shares of answers in AC1 and kappa.
+    """Return the agreement of votes. Raw agreement and alpha leave out items with one vote.
 
-    Raw: the share of equal pairs of votes on an item, averaged over items. Krippendorff's alpha: 1 - observed /
-    expected disagreement, from pairs of votes on an item and from pairs of all votes. AC1 (Gwet 2008) and kappa (Fleiss
-    1971) are (raw - chance) / (1 - chance). For AC1, chance = sum p (1 - p) / (answers - 1); for kappa, chance = sum
-    p². Ordinal alpha weighs a disagreement by the squared distance of its two answers. This distance is the number of
-    votes for the answers between the two, plus half of the votes for the two.
+    Raw: the share of equal pairs among the pairs of votes on an item, averaged over items. Krippendorff's alpha: 1 -
+    observed / expected disagreement. Observed: in pairs of votes on the same item. Expected: in all pairs of votes. AC1
+    (Gwet 2008) and kappa (Fleiss 1971): (raw - chance) / (1 - chance). p is an answer's share of the votes on an item,
+    averaged over all items. AC1: chance = sum p (1 - p) / (number of answers - 1). Kappa: chance = sum p². Ordinal
+    alpha weighs a disagreement by (votes for answers between the two answers + half of the votes for the two) squared.
     """
     votes = np.array([[one.count(answer) for answer in answers] for one in ratings], float)
     values = dict.fromkeys(("raw agreement", "Krippendorff's alpha", "Gwet's AC1", "Fleiss' kappa"), math.nan)
@@ -1382,8 +1382,8 @@ def says_valid(questions: Sequence[Any], answers: Mapping[str, str]) -> bool | N
 
 
 def single_votes(study: Study) -> list[tuple[int | None, str, bool, int]]:
-    """Return each vote that counts as (test case, worker, found valid, known truth). The truth is -1 for a test case. A
-    control item has a known truth, and None as its test case.
+    """Return (test case, worker, found valid, known truth) for each vote that counts. For a vote on a test case, the
+    known truth is -1. For a vote on a control item, the known truth is 0 or 1, and the test case is None.
     """
     telling = [one for one in study.questions if one["valid"] and not one["follows"]]
     rows: list[tuple[int | None, str, bool, int]] = []
