@@ -23,7 +23,7 @@ STUDY_IMAGES = 300
 
 
 def work_of(command: str) -> Any:
-    """Return a command's field for the id of a piece of work. Another command, called `command`, returned this id."""
+    """Return a field for the id of a piece of work. `command` is the name of the command that returned the id."""
     return Field(ge=1, le=LARGEST_ID, description=f"The “work” that {command} returned")
 
 

@@ -79,7 +79,7 @@ class FactorView:
     @property
     def answer(self) -> tuple[str, ...]:
         """Return the answer in sentences: the significant effects, and the factors that change if another is edited. If
-        an edit type and an alternative have an effect of the same images, the answer names only the alternative.
+        the effects of an edit type and of an alternative come from the same images, only the alternative is named.
         """
         rows = [row for table in self.rows.values() for row in table]
         significant = {row.entries: row for row in rows if row.error.answer != "cannot tell"}

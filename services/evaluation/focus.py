@@ -48,8 +48,8 @@ SUBJECT, SUBJECT_MASK = "subject", "subject mask"
 """Name of the stage that marks a source's main object, and of the test case's artifact with that object's mask."""
 GROUPS = ("originals", "test cases", "reconstructions")
 _Mask = tuple[str, str]
-"""Mask of a main object, as two texts. Either the text of a `Region`, and "". Or a JSON list of class numbers, and the
-SHA-256 of a mask image; if the JSON is "", the object is the white pixels."""
+"""Mask of a main object: a text, and the SHA-256 of a mask image. Without a mask image, the SHA-256 is "", and the text
+is that of a `Region`. Else the text is a JSON list of the object's class numbers; "" means the white pixels."""
 
 
 class _Seen(NamedTuple):
@@ -79,8 +79,8 @@ class Focus:
 
     @does("show-focus", acts.OnTwoModels, looks=True)
     def show_focus(self, sent: acts.OnTwoModels) -> dict[str, Any]:
-        """Show where a classifier looks (Grad-CAM): the share of its maps on the main object, insertion, deletion, AIC,
-        SIC and purity, for the images with a map so far; with a second model, also the differences.
+        """Show where a classifier looks (Grad-CAM), for the images with a map so far: insertion, deletion, AIC, SIC,
+        purity, and the share of a map that is on the main object. With a second model, also show the differences.
         """
         return focus_facts(self.figures(*self._evaluations.asked_both(sent)))
 

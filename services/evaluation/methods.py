@@ -127,7 +127,8 @@ def methods_result(
     methods = columns.methods
     if len(methods) < 2:
         raise UserError(
-            f"All these images were made by one method, {methods[0].title}: choose images of several recipes or starts."
+            f"All these images were made by one method, {methods[0].title}: choose images of several recipes, or of "
+            "one recipe that drew both from noise and from the inverted source."
         )
     keys = [one.key for one in methods]
     if reference and reference not in keys:
@@ -220,8 +221,8 @@ class _Columns:
 
     def _edits(self, method: Numbers) -> tuple[Numbers, Numbers]:
         """Return the number of each image's edit type, and of its cell (label, edit type, alternative). An image with
-        several types has the type -1, one with several edits has the cell -1. Exception: an image with several types
-        counts by its first edit if all images of its method have an edit of this first type, as AGA's images have.
+        several types has the type -1, and an image with several edits has the cell -1. Exception for several types: if
+        all images of the method have the type of an image's first edit (as with AGA), the image counts by that edit.
         """
         edits_of = edits_by_row(self._found.cases.table, self._row)
         types = [{kind for kind, *_ in own} for own in edits_of]
@@ -251,8 +252,8 @@ class _Columns:
         return np.where(judged < 0, reviewed, judged)
 
     def _passed(self, method: Numbers) -> NDArray[np.int8]:
-        """Return for each image 1 if it fails none of the checks that all methods have, 0 if it fails one, -1 if
-        unknown. A method that shares no check with another is left out, so that the others can be compared: it gets -1.
+        """Return 1 for each image that passes the checks common to all methods, 0 if it fails one, -1 if unknown. A
+        method that has no check in common with any other method is left out: its images get -1.
         """
         counts = [np.bincount(method[one > -2], minlength=len(self.methods)) for one in self._checks.values()]
         made = np.array(counts, np.int64).reshape(-1, len(self.methods)) > 0

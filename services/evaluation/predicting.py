@@ -1,7 +1,7 @@
-"""Has a model under test read all images of a subject, as a piece of work with progress and cancel. It can be resumed.
+"""Runs a model under test on all images of a test set or filter. The work reports its progress and can be cancelled.
 
-Predictions are saved batch by batch under the model's identity, so nothing is computed twice, and stopped work resumes
-where it was. An unreadable image is skipped and reported. A failure of the model ends the work with one sentence;
+Predictions are saved batch by batch under the model's identity. Stopped work resumes where it was, and nothing is
+computed twice. An unreadable image is skipped and reported. A failure of the model ends the work with one sentence;
 earlier predictions stay.
 """
 
@@ -78,7 +78,7 @@ class Predicting:
         return None if stored_model is None else self._with_assumptions(stored_model)
 
     def _with_assumptions(self, stored: StoredModel) -> StoredModel:
-        """Return the stored model with the assumptions found when it was last loaded: version 0.1 stored none."""
+        """Return the stored model with the assumptions of its last load, since version 0.1 stored no assumptions."""
         return replace(stored, identity=self._loaded_since.get(stored.identity.digest, stored.identity))
 
     def identify(self, settings: UnderTestSettings, on_wait: OnWait = list) -> StoredModel:
@@ -234,8 +234,8 @@ class Predicting:
 
 @contextmanager
 def _saving(save: Save) -> Iterator[Callable[[Sequence[NewPrediction]], None]]:
-    """Yield a function that queues predictions for `save`, which another thread calls, so that the model does not wait
-    for the disk. It raises the error of an earlier save. Leaving the context saves all queued predictions.
+    """Yield a function that queues predictions. Another thread saves them with `save`, so that the model does not wait
+    for the disk. The function raises the error of an earlier save. Leaving the context saves all queued predictions.
     """
     waiting: list[NewPrediction] = []
     saved: Future[object] | None = None

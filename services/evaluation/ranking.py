@@ -162,7 +162,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
 
 
 def kinds_of(cases: Cases) -> tuple[Sequence[Kind], Numbers, Numbers]:
-    """Return all kinds (edit types, alternatives, label), each test case's index in them, and a number of its edits."""
+    """Return all kinds (edit types, alternatives, label), and each test case's index among kinds and among edits."""
     edits_of_case = edits_by_row(cases.table, cases.generated.row)
     edits = [edits_name([(kind, alternative) for kind, _, alternative in own]) for own in edits_of_case]
     labels = cases.generated.label.tolist()

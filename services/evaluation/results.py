@@ -84,7 +84,7 @@ class Standing:
     predicted: Numbers
     """Index of the answer in `EvaluationResult.names`, or -1. A segmenter's answer is the class that it loses most."""
     before: NDArray[np.int8]
-    """Outcome on the original of each source, coded as in `right`. A segmenter is right if it finds all its classes."""
+    """Outcome on each source's original, as in `right`. A segmenter is right if it finds all classes in the mask."""
     predicted_before: Numbers
     compared: Flags
     """True for each source that counts: the original and a test case can be compared."""
@@ -511,7 +511,7 @@ def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
 
 
 def _counted(found: EvaluationResult, cell: Cell) -> Flags:
-    """Return True for each test case that the number of `cell` counts. `cell` is not about reconstructions."""
+    """Return True for each test case that counts in the number of `cell`. `cell` is not about reconstructions."""
     cases = found.cases
     source, everything = cases.generated.source, np.ones(len(cases.generated), bool)
     if found.pixels is not None and cell.kind in ("kept", "class", "confusion", "confusion before"):
