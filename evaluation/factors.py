@@ -88,7 +88,7 @@ def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> F
 
 def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
     """Return for each pair of factors how much a requested change of the first factor also changes the look of the
-    second. `looks`, (images, factors), is 1 if a factor looks changed in the image, 0 if not, NaN if unknown. A pair
+    second. `looks`, (images, factors), is how changed a factor looks in an image: 0 to 1, NaN if unknown. A pair
     needs an image whose caption changes the first factor and keeps the second, and whose look of the second is known.
     """
     plain, found = images.by_factor(), list[tuple[str, str, _Fit, Figure]]()

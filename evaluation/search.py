@@ -244,7 +244,7 @@ def next_round(
 
     One in `EVERY` images is of a random cell, in proportion to the cells' numbers of images. Of the others, one in
     `ASKED` is of a random cell of a question; questions take turns. The rest are of the cell with the largest worth
-    (`_worth`) times `valid`. A detected cell gets no more.
+    (`_worth`) times `valid`, unless the cell is detected.
 
     If a cell already gets images in this round, their results are not known yet. So the worth of the cell's next image
     is a mean over all possible results. No result may raise the worth above that of the cell's first image: after such
