@@ -52,7 +52,7 @@ ALIKE = 1.05
 STEADY = 1.1
 """Maximum memory at the end of a run, relative to the memory after a hundred test cases. More would be a leak."""
 RESUMED, RESUMES = 125_000, 10_000.0
-"""Number of images that are finished before `resume`, and maximum milliseconds from then to the next image."""
+"""Number of finished images when `resume` starts, and maximum milliseconds from this start to a new image."""
 TIMES, TIMES_AIM = 2.0, 5.0
 """Minimum rate of test cases, as a multiple of the reference's, and the goal (also a multiple).
 
@@ -147,8 +147,8 @@ class Timed:
 
 
 def growing(sizes: Sizes) -> Iterator[Comparison]:
-    """Measure a run with five test cases per source: seconds per test case and memory after the first hundred, thousand
-    and so on, and seconds per source.
+    """Run a batch with five test cases per source. Compare the seconds per test case, the seconds per source and the
+    memory at the end with the same figures early in the batch, such as after 100 test cases.
     """
     lengths = [*_up_to(sizes.cases), sizes.cases]
     sources = sizes.cases // OF_A_SOURCE

@@ -48,7 +48,7 @@ from storage.workspace import Workspace
 
 SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0
-"""Maximum milliseconds: for a page of the gallery; and for counts, or for changing the filter of a new study."""
+"""Maximum milliseconds for one page or one count, and for many counts or a change of a study's filter."""
 DECIDED = 2_000.0
 """Maximum milliseconds for deciding about `AT_ONCE` images, or for undoing it."""
 MEGABYTES = 600
@@ -186,7 +186,7 @@ def key_at(catalogue: Catalogue, order: Order, place: int) -> PageKey:
 
 
 def totals(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure the counts of images that the gallery shows."""
+    """Measure the time to count images for the gallery's tables, filters and histograms."""
     fate, catalogue, name = random.Random(4), workspace.catalogue, f", {size:,} test cases"
 
     def wanted() -> ImageFilter:
@@ -338,9 +338,9 @@ def prepared(
 ) -> None:
     """Make a workspace of `size` test cases, eight per run.
 
-    The test cases share `shared` images of `side` pixels. With `apart`, each has its own image, without a file, and the
-    last of each run is a reconstruction. A tenth of the classes has no decided image. The `tasks` alternate between
-    runs. With `mask_classes`, each run has a mask, without a file. The catalogue is filled by its SQL views.
+    The test cases share `shared` images of `side` pixels. With `apart`, nearly every test case has its own image, whose
+    file is missing, and the last test case of a run is a reconstruction. In about a tenth of the classes, no image is
+    decided. The `tasks` alternate between runs. With `mask_classes`, runs have masks whose files are missing.
     """
     fate = random.Random(size)
     with Workspace(folder) as workspace:

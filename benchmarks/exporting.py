@@ -27,9 +27,9 @@ IMAGES, DRAWN, SIDE = 2000, 100, 512
 """Number of image files, number of different pictures in them, and their side in pixels. No two files are equal."""
 ROUNDS = 5
 LEAST, AIM = 0.5, 0.9
-"""Minimum and goal for a ratio: the time of a copy divided by the time of an export. A copy keeps one core busy. An
-export also hashes the files and keeps two busy. So the ratio depends on the load of the machine: it was 0.55 to 0.95 on
-one machine within an hour."""
+"""Minimum and goal for the time of a copy divided by the time of an export. A copy keeps one core busy. An export also
+hashes the files, and keeps two cores busy. So this ratio depends on the load of the machine. Within an hour, the ratio
+on one machine was 0.55 to 0.95."""
 LAYOUT = "imagefolder"
 
 

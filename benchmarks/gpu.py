@@ -1,8 +1,8 @@
 """`python -m benchmarks.gpu` measures how fast the real models would be on this GPU, without downloading them.
 
-The product's own classes run models of the published sizes with random weights: an image, a caption and a reply take as
-long as with the trained ones. Each time is shown with the shortest possible time on the GPU. `--tiny` runs the same
-with tiny models, also on a CPU, and says nothing about a machine.
+The product's own classes run models of the published sizes with random weights. These models take as long as trained
+models to draw an image or to write a caption or reply. Each time is shown with the shortest possible time on the GPU.
+`--tiny` runs tiny models, also on a CPU. The times of tiny models say nothing about a machine.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def line(speed: Speed, machine: Machine) -> str:
 
 
 def compiled_images(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """Yield the speeds of drawing with compiled blocks. A cache named in the environment saves the compilation."""
+    """Yield the speeds of drawing with compiled blocks. A cache folder named in the environment is reused."""
     with patch.dict(os.environ, {CACHE: os.environ.get(CACHE) or str(folder / "compiled")}):
         yield from images(folder, device, tiny, times, compiled=True)
 

@@ -84,7 +84,7 @@ class Use:
             self.over.wait(PAUSE[1])
 
     def again_and_again(self, person: Person, site: Site) -> None:
-        """Let a person do rounds of acts until the measurement ends."""
+        """Repeat the actions of one simulated person until the measurement ends."""
         while not self.over.is_set():
             self.act(person.__name__, person(site))
 

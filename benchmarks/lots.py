@@ -1,12 +1,12 @@
-"""Speed of processing many sources together or one after another, with the demo's models, and the time of each part.
-One after another means `Driver.run`, which draws all images of a source together. In lots (`pipeline.lots`), captions
-and images of several sources share batches, each with images of one size.
+"""Compare the speed of the demo's models in lots and in `Driver.run`, and measure each part of the work. `Driver.run`
+processes one source after another, and draws all images of a source together. In a lot (`pipeline.lots`), captions and
+images of several sources share batches. All images of a batch have the same size.
 
-Sources are drawn scenes, each with few captions as in a whole data set. Both ways make the same captions and write no
-files. The time for PNG files is measured separately. Lots are also measured in two processes with one thread each. A
-language model takes only one request at a time. With a language model in each process, no core waits.
+Sources are drawn scenes. Each source gets few captions, as in a whole data set. `Driver.run` and lots make the same
+captions and write no files. The time for PNG files is measured separately. Lots are also measured in two processes with
+one thread each. Each process has its own language model, which takes one request at a time, so no core waits.
 
-`python -m benchmarks.lots` runs this alone. Models are loaded and warm, and the ways are measured alternately.
+`python -m benchmarks.lots` runs only this benchmark. Models are warm. Lots and `Driver.run` are measured in turns.
 """
 
 from __future__ import annotations

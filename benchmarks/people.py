@@ -223,7 +223,7 @@ def lead(site: Site) -> Iterator[str]:
 
 
 def follower(site: Site) -> Iterator[str]:
-    """Keep the pages of a running study open, which poll every few seconds."""
+    """Request news of a running study every few seconds, as open pages of the study do."""
     revision = {"results": "", "workers": ""}
     for _ in range(10):
         for view, seen in revision.items():
@@ -234,7 +234,7 @@ def follower(site: Site) -> Iterator[str]:
 
 
 def agent(site: Site) -> Iterator[str]:
-    """Read the page of scripts and call tools by MCP."""
+    """Open the page on writing scripts for the studio. Call tools by MCP, then call endpoints."""
     site.get("scripts")
     site.get("gradio_api/info")
     yield "look at the endpoints"

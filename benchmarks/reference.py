@@ -1,13 +1,13 @@
 """Compare the speed of the paper's released code (the reference) and of the studio, with the same embedded models. Also
 measure the gain from batches and from reuse.
 
-In the released code every test case begins at its image. The captioner is called, then the language model three times
-(keywords, alternatives, the new caption), whose free replies are tried until one can be parsed; then the stock pipeline
-draws one image, with one generator for the whole loop. Nothing is reused from one test case to the next, and nothing is
-checked. This method was written from a description; none of the released code is here. The studio's method is
-`augment`, with files and checks.
+For every test case, the released code repeats all steps. It calls the captioner. It asks the language model for
+keywords, for alternatives and for a new caption, and repeats each request until the reply can be parsed. Then the stock
+pipeline of diffusers draws one image. All images share one random generator. The released code checks nothing. Its
+method is rewritten here from a description, without any of the released code. The studio's method is `augment`, with
+files and checks.
 
-`python -m benchmarks.reference` runs this alone. Both methods are warm, and take turns.
+`python -m benchmarks.reference` runs only this benchmark. The two methods are warmed up and then measured in turns.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ BATCH = 8
 LEAST, AIM = 1.4, 3.0
 """Minimum rate of test cases relative to the reference, and the goal."""
 FULL = 0.95
-"""Minimum share of the speed of matrix products that drawing must reach to count as using all cores."""
+"""Minimum speed of drawing relative to plain matrix products. From this speed on, all cores count as used."""
 MATRIX, PRODUCTS = 1024, 10
 """Side of the multiplied matrices, and number of products. The speed is the same for sides from 200 to 2000."""
 CHANGED_AT_ONCE = 3
@@ -177,7 +177,7 @@ class ReferenceWay:
         spent.cases += 1
 
     def _reworded(self, caption: str, task: Task, settings: Settings) -> str:
-        """Edit a caption by requests for keywords, alternatives to at most three keywords, and the new caption."""
+        """Ask the language model for keywords, for alternatives to up to three keywords, and for a new caption."""
         inputs: dict[str, Any] = {"task": task.describe(), "caption": caption}
         found = self._tried("keywords", inputs, settings.keywords, read_keywords)
         chosen = self._chance.sample(found, min(CHANGED_AT_ONCE, len(found)))
@@ -318,7 +318,7 @@ def beside_the_reference(
 
 
 def _told(spent: Sequence[Spent]) -> str:
-    """Return in words the median seconds per test case, in all and by part."""
+    """Return in words the median milliseconds per test case: total time, CPU time, and time of each part."""
     parts = ", ".join(
         f"{part} {1000 * statistics.median(one.parts[part] / one.cases for one in spent):.0f}"
         for part in spent[0].parts

@@ -82,7 +82,7 @@ def measure(chromium: str, images: int = IMAGES) -> list[Figure]:
 
 
 def _decide_all(page: Page, server: ServerProcess, number: int) -> tuple[dict[int, tuple[str, str]], list[float]]:
-    """Decide `number` images by keys. Return each image's decision, and the milliseconds until each next image."""
+    """Decide `number` images by keys. Return the decisions by image, and the milliseconds to show another image."""
     fate, decisions, times = random.Random(7), dict[int, tuple[str, str]](), list[float]()
     page.goto(f"{server.url}curate/")
     page.wait_for_function("window.gallery?.review && gallery.idle", timeout=SLOWEST)

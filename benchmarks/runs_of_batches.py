@@ -64,10 +64,10 @@ class Run:
     workers: dict[Pass, float] = field(default_factory=dict)
     """Seconds that all workers together worked in each pass, as they report it."""
     stamps: dict[Pass, list[Stamp]] = field(default_factory=dict)
-    """Stamps of each pass: one when each number of pieces in `LENGTHS` is done, and one at the end."""
+    """Stamps of each pass, taken whenever a number of pieces in `LENGTHS` is reached, and at the end of the pass."""
 
     def stamp(self, stage: Pass, length: int) -> Stamp:
-        """Return the stamp when `length` pieces of a pass were done, or the last stamp if the pass has fewer pieces."""
+        """Return the stamp taken after `length` pieces of a pass, or the last stamp if the pass has fewer pieces."""
         stamps = self.stamps[stage]
         return next((one for one in stamps if one.done >= length), stamps[-1])
 

@@ -1,7 +1,7 @@
-"""Time that a script waits for the reply of a fast endpoint, compared with the time of its client alone.
+"""Time that a script waits for the reply of a fast endpoint, compared with the shortest possible time.
 
-The floor is a call by `gradio_client` of a function that does nothing, in an empty Gradio application. `python -m
-benchmarks.scripts` runs this alone.
+For the shortest possible time, `gradio_client` calls a function that does nothing in an empty Gradio application.
+`python -m benchmarks.scripts` runs only this benchmark.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A hundred annotators at once: the time until a vote is acknowledged, alone and while seven open pages of the study
-lead are updated. No vote may be lost or stored twice.
+"""Time until a vote is acknowledged while a hundred annotators vote. The time is measured again while seven open pages
+of the study lead are also updated. No vote may be lost or stored twice.
 
-The annotators are simulated and use a separate server over HTTP: each looks at pictures of 512 pixels, takes about four
-seconds for one, and votes. Server and annotators share the machine. `python -m benchmarks.study` runs this alone.
+The simulated annotators use a server over HTTP, on the same machine. Each annotator looks at a picture of 512 pixels
+for about four seconds, votes, and gets another picture. `python -m benchmarks.study` runs only this benchmark.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def measure() -> list[Figure | Comparison]:
 
 
 def saving(workspace: Workspace, pictures: Sequence[Image.Image]) -> Comparison:
-    """Measure saving test cases, which have a control image, with a thumbnail and without. Each picture is rotated
-    differently for both, so that no file exists already.
+    """Compare the time to save a test case and its thumbnail with the time to save a test case alone. Each
+    test case has a control image. The two test cases have differently rotated pictures, so that no file exists yet.
     """
     fate = random.Random(7)
     run = workspace.runs.create(pictures[0], Task("classification", "bird"), "demo", "A bird", {})

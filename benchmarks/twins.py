@@ -43,7 +43,7 @@ def cropped(image: Image.Image, share: float) -> Image.Image:
 
 
 def shifted(image: Image.Image, share: float) -> Image.Image:
-    """Return the image shifted to the right by `share` of its width. The gap gets the colours of its edge."""
+    """Return the image shifted to the right by `share` of its width. The gap gets the colours of the left edge."""
     pixels = np.asarray(image)
     by = round(share * image.width)
     return Image.fromarray(np.concatenate([np.repeat(pixels[:, :1], by, axis=1), pixels[:, :-by]], axis=1))

@@ -31,7 +31,7 @@ ITEMS, PICTURES = 400, 20
 SAMPLE = "street-two-cars"
 WHEN = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 SETTLED = 300
-"""Maximum seconds to collect the times of `TIMES` polls without a change."""
+"""Maximum seconds until `TIMES` polls have found no change."""
 
 
 def measure() -> list[Figure]:
