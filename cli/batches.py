@@ -139,7 +139,7 @@ def _run(service: BatchService, workspace: Workspace, options: argparse.Namespac
 
 
 def run_shard(options: argparse.Namespace) -> int:
-    """Do one share (shard) of the lots (groups of items) of `hand-out`, without the workspace's database."""
+    """Do one shard, which is a share of the handed-out lots (groups of items). Uses no database of the workspace."""
     (named, *others) = options.batches
     if others or not named.isdecimal() or options.methods:
         raise UserError("A shard needs the number of one batch, as `batch hand-out` prints it, not its plan.")

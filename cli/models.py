@@ -32,7 +32,7 @@ from pipeline.profiles.profile import Profile, load_profile, profile_names
 from pipeline.seams import DrawRequest, LanguageRequest
 
 _ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
-"""Models that are released right after their check. All others draw together, so they stay loaded together."""
+"""Models that are released right after their check. Other models, such as parts of the generator, stay loaded."""
 
 
 def models(options: argparse.Namespace) -> int:

@@ -1,5 +1,5 @@
-"""The command line of `pipeline`: `python -m pipeline augment IMAGE ...` does the whole job, `again` repeats it,
-`recipes` and `profiles` list them, and `models`, `fetch` and `check` manage the models (`models.py`).
+"""The command line of `pipeline`. `python -m pipeline augment IMAGE ...` makes test cases, and `again` repeats that.
+`recipes` lists recipes and `profiles` lists profiles. `models`, `fetch` and `check` manage the models (`models.py`).
 
 Results go to stdout, one path per line; progress and remarks go to stderr. A user's mistake ends with one sentence and
 exit code 2. The exit code is 3 after failed images, 130 after Ctrl-C, 143 after SIGTERM, and 141 if the reader of the
@@ -128,9 +128,9 @@ class _Augmenting:
     """Number of generated images that failed."""
 
     def do(self, paths: Sequence[Path]) -> None:
-        """Do all stages for source images: each text stage for all of them before the next stage, then the images of
-        one source after another. A batch never mixes images of several sources, so that the pixels do not depend on the
-        other sources. Raises errors that end all work, and the error of a source if the command has only one.
+        """Do all stages for source images. Each text stage does all sources before the next stage begins. Then the
+        images of one source after another are drawn. A batch never mixes images of several sources, so that no pixel
+        depends on other sources. Raises errors that end all work. If the command has only one source, raises its error.
         """
         stores = dict[Path, FolderStore]()
         try:
