@@ -75,7 +75,7 @@ class BatchSource:
     run: str | None
     """Id of the run that starts from this source; None until the source is read."""
     first: str
-    """Key of the first source in the batch with the same picture, usually this source; "" before the file is read."""
+    """Key of the earliest source of the batch with the same picture as this source; "" before the file is read."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class PlannedDrawing:
 
 
 ChosenBy = Literal["", "aim", "random"]
-"""Why a search chose an image: it may show a weakness ("aim"), or at random ("random"). "" if none chose it."""
+"""Reason why a search chose an image: "aim" (it may show a weakness) or "random" (by chance). "" if not chosen."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Done:
     failed: str = ""
     """Reason why the work failed, in one sentence; "" if it succeeded."""
     seed_spent: bool = False
-    """True if the failure depends on the seed. Another try then takes the next seed, otherwise the same seed."""
+    """True if the failure depends on the seed. If True, another try takes a new seed. If False, it keeps the seed."""
     final: bool = False
     """True if another try would fail in the same way."""
 

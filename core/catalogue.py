@@ -166,7 +166,7 @@ class Unmeasured:
     prediction: int
     source_prediction: int
     state: int
-    """Id of the run's state, which includes the mask. If the state changes meanwhile, the comparison is not stored."""
+    """Id of the run's state, which includes the mask. A comparison is stored only if the state is still the same."""
 
 
 @dataclass(frozen=True)

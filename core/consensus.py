@@ -1,4 +1,4 @@
-"""Rules for which votes count and when they agree. An item gets K votes; with too few equal answers it is discarded."""
+"""Rules on which votes count and when votes agree. If too few of an item's K votes agree, the item is discarded."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Clustering:
     correlation: float | None
     """Intra-class correlation of the test cases of one source, at most 1; None if undefined."""
     design_effect: float | None
-    """Variance of a mean over the test cases, divided by the variance if the test cases were independent."""
+    """Variance of a mean over the test cases, divided by the variance that independent test cases would give."""
     effective: float | None
     """Number of independent test cases that would carry as much information as all test cases."""
     why: str = ""
@@ -161,14 +161,14 @@ class EffectRow:
     parts: tuple[tuple[str, str], ...]
     """Factor and level: one pair for a main effect, two for an interaction."""
     effect: Figure
-    """Change of the outcome with a 95 % interval. A main effect compares with the unchanged level, with all other
-    factors unchanged. An interaction is the change by both levels minus the changes by each alone."""
+    """Change of the outcome, with a 95 % interval. A main effect is the change if only one factor is changed. An
+    interaction is the change by two levels together, minus the sum of the main effects of the two levels."""
     p_adjusted: float | None
     answer: EffectAnswer
     needed: int | None
     """Approximate number of sources that would give an answer; None if an answer exists or far too many are needed."""
     images: tuple[int, ...]
-    """Indices of the images with these levels."""
+    """Indices of the images that have all levels in `parts`."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class MixedRow:
     asked: str
     seen: str
     effect: Figure
-    """Effect of changing `asked` on how changed `seen` looks (0 to 1): -1 to 1, with a 95 % interval."""
+    """Effect, -1 to 1, of changing `asked` on the visible change of `seen`, 0 to 1. It has a 95 % interval."""
     own: Figure
     p_adjusted: float | None
 

@@ -92,7 +92,7 @@ def ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
 
 
 def chosen_percent(share: float) -> str:
-    """Format a share that a person chose in percent, without trailing decimals: 0.95 as "95 %"."""
+    """Format a share that a person set, as a percentage without trailing zeros: 0.95 as "95 %"."""
     return f"{100 * share:.4g} %"
 
 

@@ -122,7 +122,7 @@ class ScoreBand:
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """A selection of images. For each part, an image must have one of its values; "" matches images without any."""
+    """A selection of images. An image must match a value of each part, and none in `without`; "" means no value."""
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
@@ -260,7 +260,7 @@ def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) ->
 
 
 def unreadable(name: str, value: str) -> UserError:
-    """Return the error for a value that its part of the filter does not accept."""
+    """Return the error for a value that the filter part `name` does not accept, or for an unknown part."""
     if name not in PARTS and name.removeprefix("-") not in FACETS:
         return UserError(f"Unknown filter part “{name[:40]}”. Choose one of: {', '.join(PARTS)}.", field=FIELD)
     form = PARTS.get(name, "a value")

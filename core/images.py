@@ -29,12 +29,12 @@ MAX_ASPECT = 4.0
 SIDE_MULTIPLE = 8
 """Both sides of a generated image are multiples of this number, the factor by which latents are smaller than images."""
 EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
-"""Limits of a picture for an image editor: number of which each side must be a multiple, minimum side, and maximum
-number of pixels in all. diffusers scales and crops larger pictures."""
+"""Limits of a picture for an image editor: a number that divides each side, the minimum side, and the maximum number of
+pixels. diffusers scales and crops larger pictures."""
 _MODE_OF_PROFILE = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
 """Pillow's mode for the pixels that a colour profile describes, by the profile's colour space."""
 _SAME_COLOUR = 2
-"""Maximum change of colours (of 255) by a profile's conversion to sRGB for which the profile counts as sRGB."""
+"""Maximum colour change, 0 to 255, by a conversion to sRGB. If no change is larger, the profile counts as sRGB."""
 _NO_PROFILE = (
     "The colour profile of the image is damaged or of another kind: it was ignored, so colours may look different."
 )
@@ -240,7 +240,7 @@ def _brightest(image: Image.Image) -> int:
 
 
 def _in_srgb(image: Image.Image, profile: object, notes: list[str]) -> Image.Image:
-    """Convert an image from the colours of its profile to sRGB. If the profile is unusable, note that and ignore it."""
+    """Convert an image from the colours of its profile to sRGB. If the profile is unusable, only add a note."""
     try:
         name, mode, conversion = _conversion(profile)
         kind = {"CMYK": "CMYK", "L": "L", "LA": "L"}.get(image.mode, "RGB")
@@ -280,9 +280,9 @@ def _conversion(profile: object) -> tuple[str, str, ImageCms.ImageCmsTransform |
 
 
 def _from_deep(image: Image.Image, notes: list[str]) -> Image.Image:
-    """Convert grey images of 16 or more bits to 8 bits. Values of more than 16 bits are stretched to the range of the
-    image. Sensors of 12 bits store their values unscaled in files of 16 bits. So an image whose values fit in 12 or 8
-    bits is read with that many bits.
+    """Convert grey images of 16 or more bits to 8 bits. In images of more than 16 bits, the darkest value becomes 0 and
+    the brightest 255. Sensors of 12 bits store unscaled values in files of 16 bits. So an image of 16 bits whose values
+    fit in 12 or 8 bits is read with that many bits.
     """
     values = np.asarray(image).astype(np.float64)
     if image.mode != "F" and values.min() >= 0 and values.max() <= 65535:

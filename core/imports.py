@@ -22,7 +22,7 @@ class ImageFacts:
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """Class names of the mask by number, 0 to 254."""
     label: str = ""
-    """Label that the files give. For a stored image, a label that a person gave its catalogue entry replaces it."""
+    """Label from the files. If a person changed the label of a stored image, the person's label is used instead."""
     split: Split = ""
     role: Role = "generated"
     """"source" for the original of generated images, which gets no entry in the catalogue; else "generated"."""

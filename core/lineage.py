@@ -27,7 +27,7 @@ class DrawnBatch(Data):
     place: int = Field(0, ge=0, lt=MOST_AT_ONCE)
     """Zero-based place of the image in the batch."""
     compiled: bool = False
-    """True if compiled network blocks drew it. Uncompiled blocks give results that differ in the last bits."""
+    """True if compiled network blocks drew the image. Uncompiled blocks give results that differ in the last bits."""
 
     @model_validator(mode="after")
     def _within(self) -> DrawnBatch:
@@ -37,7 +37,7 @@ class DrawnBatch(Data):
 
     @model_serializer(mode="wrap")
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `compiled` out of the stored form if nothing was compiled, as older versions did."""
+        """Return the stored form. It has `compiled` only if True, since older versions stored no such field."""
         written: dict[str, Any] = handler(self)
         return written if self.compiled else {name: value for name, value in written.items() if name != "compiled"}
 

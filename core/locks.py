@@ -52,8 +52,8 @@ def no_locks(path: Path) -> UserError:
 
 @contextmanager
 def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make a folder, named `prefix` and random letters, for the `with` block. First remove folders with the same prefix
-    that killed processes left. Raises OSError if the folder cannot be made.
+    """Make a folder, named `prefix` and random letters, for the `with` block. First remove leftover folders
+    of killed processes with the same prefix. Raises OSError if the folder cannot be made.
     """
     for left in parent.glob(f"{glob.escape(prefix)}*{HELD}"):
         with suppress(OSError, UserError), open(left, "rb") as file:

@@ -25,7 +25,7 @@ LARGE_PIECE = 0.01
 """Minimum size of a large piece of the mask, as a share of the image. People see changes to a large piece at once."""
 
 UNLABELLED = 255
-"""Value of pixels without a class, as data sets use it; it needs no name."""
+"""Value of pixels without a class, as data sets use it. A mask's class names need no name for this value."""
 _NO_CLASS = frozenset(("unlabelled", "unlabeled", "void", "ignore", "ignored", "no class", "none", "unknown"))
 """Names, in lower case, that say that the number 255 means "no class"."""
 BACKGROUND = frozenset(("background", "bg", "rest", "other", "others", "nothing"))
@@ -34,7 +34,7 @@ ASPECT_TOLERANCE = 0.01
 """Maximum relative difference between the aspect ratios of mask and source. It allows for a pixel lost to rounding."""
 LONGEST_NAME = 60
 OVERLAY_ALPHA = 150
-"""Opacity of the mask over the image, of 255: enough to tell classes apart, while the image stays visible."""
+"""Opacity (0 to 255) of the mask over the image. Classes can be told apart, and the image stays visible."""
 _UNCLEAR = (
     "Its pixels are 0 or 255, and 255 was taken as no class: if it is one, name it, such as “0 background, 255 polyp”."
 )

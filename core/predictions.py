@@ -16,10 +16,10 @@ from core.types import Task, TaskKind
 from core.words import classes_in
 
 DROPPED = 0.15
-"""Minimum loss of a segmenter's figure (0 to 1) from source to image for which a person should look at the image. If a
-border is redrawn one pixel off, a small object loses nearly as much. On 60 street scenes of fair days, the demo's
-segmenter has a mean figure of 0.89. The same scenes have 0.83 in rain, 0.79 at sunset, 0.59 in snow, 0.43 at night and
-0.05 in fog. In rain and at sunset, 98 to 100 % of the losses are below `DROPPED`. Images of other scenes have 0.23."""
+"""Minimum loss at which a person should look at an image: a segmenter's figure (0 to 1) on the source minus that on the
+image. If a border is redrawn one pixel off, a small object loses nearly as much. On 60 street scenes of fair days, the
+demo's segmenter has a mean figure of 0.89. The mean is 0.83 in rain, 0.79 at sunset, 0.59 in snow, 0.43 at night, 0.05
+in fog, and 0.23 on images of other scenes. In rain and at sunset, 98 to 100 % of the losses are below `DROPPED`."""
 
 Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
 

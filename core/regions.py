@@ -55,8 +55,8 @@ class Region:
             return
         if (painted := _size(self.text)) != size:
             raise UserError(
-                f"The painted region is of a picture of {painted[0]}x{painted[1]} pixels, and this one has "
-                f"{size[0]}x{size[1]}: paint it again."
+                f"The region was painted on a picture of {painted[0]}x{painted[1]} pixels, but this picture has "
+                f"{size[0]}x{size[1]} pixels: paint the region again."
             )
         if not self.share:
             raise UserError("Nothing is painted, so nothing could change: paint something, or take the whole picture.")
@@ -73,7 +73,7 @@ WHOLE = Region()
 
 
 def region_of(mask: Image.Image) -> Region:
-    """Return the region of a mask of mode L: pixels of 128 or more. If all pixels are, it is the whole image."""
+    """Return the region of a mask of mode L: its pixels of 128 or more. `WHOLE` if no pixel is below 128."""
     pixels = np.asarray(mask) >= 128
     if pixels.all():
         return WHOLE

@@ -1,7 +1,7 @@
 """Run lengths as COCO writes them: counts of pixels outside and inside a region, column by column, packed into text
-like `rleToString` in pycocotools' maskApi.c. From the fourth count on, the difference to the count two before is
-stored. Each number is cut into groups of five bits. A sixth bit says that another group follows, and character "0"
-represents 0.
+like `rleToString` in pycocotools' maskApi.c. The first three counts are stored unchanged. Count n, from 4 on, is stored
+as count n minus count n - 2. Each number is cut into groups of five bits. A sixth bit says that another group follows,
+and character "0" represents 0.
 """
 
 from __future__ import annotations

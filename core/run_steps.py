@@ -24,7 +24,7 @@ class UndoStep:
     batch: str = ""
     """Id of the piece of work or decision that the step belongs to; "" for a single step."""
     changed: tuple[Path, ...] = ()
-    """Paths in the run's state that the step changed. Set only for the next step to undo and the next to redo."""
+    """Paths in the run's state that the step changed. Set only for `next_undo` and `next_redo` of `RunSteps`."""
 
     @property
     def key(self) -> str:

@@ -1,7 +1,7 @@
 """The types of a validity study. Plain frozen dataclasses; no SQL, no pages, no pictures.
 
-Words: a *study* has *items* (an image to be judged), some of them *control items* whose right answers are known. A
-*worker* gets an *assignment* (one item, leased for a while) and answers its *questions*: a *vote*.
+Words: an *item* of a *study* is an image to be judged. The right answers of a *control item* are known. A *worker* gets
+an *assignment*: one item, leased for a while. A *vote* is the worker's answers to the *questions* about the item.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ControlPolicy:
         int, FormNumber(1, 100, "A worker is judged after", "nobody is excluded earlier", "control items")
     ] = 4
     """Number of control items that a worker sees before the rule applies. With 4 items and `min_right` 0.75, one
-    mistake is allowed: 1 in 70 workers who are right 95 % of the time is excluded, and 2 in 3 who guess."""
+    mistake is allowed. This excludes 1 % of workers who are right 95 % of the time, and 69 % who guess yes or no."""
     min_right: Annotated[
         float,
         FormNumber(0, 100, "Control items right", "below it all votes of this worker are replaced", "%", whole=False),
@@ -312,8 +312,8 @@ class StudyData:
 
 
 def asked(questions: Sequence[Question], item: NewItem, answers: Answers) -> tuple[Question, ...]:
-    """Return the questions for this item, in order. A question with `only_with` needs an item that shows that class
-    (case is ignored). A follow-up needs the answer `follows_answer` to the question that it follows.
+    """Return the questions for this item, in order. A question with `only_with` is asked if the item shows the class
+    `only_with`, in any case. A question with `follows` is asked if question `follows` got the answer `follows_answer`.
     """
     shown = {name.casefold() for name in item.classes}
     chosen: dict[str, Question] = {}

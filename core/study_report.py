@@ -128,7 +128,7 @@ class WorkerFigures:
     """Number of votes that enter the result: the worker is not excluded, and the vote is among the first K."""
     controls: Proportion
     with_consensus: Proportion
-    """Share of answers that equal the consensus, where there is one. It may include the worker's own vote."""
+    """Share of answers that equal the consensus, if one exists. The worker's own vote may be part of the consensus."""
     median_seconds: float | None
     """Median number of seconds on items and control items; None without an answer."""
     too_fast: Proportion
@@ -197,7 +197,7 @@ class StudyReport:
     votes_excluded: int
     """Number of votes on items by excluded workers."""
     votes_surplus: int
-    """Number of remaining votes beyond the first K of an item. They occur after a readmission."""
+    """Number of votes beyond the first K of an item, without excluded workers' votes. A readmission can cause them."""
     votes_counted: int
     """Number of votes that count: votes_cast - votes_excluded - votes_surplus."""
     further_people: int
@@ -246,8 +246,8 @@ class Measure:
 
 
 HIGH_PREVALENCE = 0.8
-"""Share of the most frequent answer, 0 to 1, from which alpha and kappa are low even if workers agree. These measures
-correct for chance by the frequencies of answers (Feinstein and Cicchetti 1990, Journal of Clinical Epidemiology 43)."""
+"""Share of the most frequent answer, 0 to 1. If one answer has this share or more, alpha and kappa are low even if
+workers agree, since chance agreement is high (Feinstein and Cicchetti 1990, Journal of Clinical Epidemiology 43)."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class PowerPlan:
     survive: float
     """Expected share of items with a consensus, 0 to 1."""
     rate: float
-    """Expected share of valid images among those with a consensus, 0 to 1: not the true share, see `words`."""
+    """Expected share of valid images, 0 to 1, among images with a consensus. The assumed true share is in `words`."""
     low: float
     high: float
     width: float

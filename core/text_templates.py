@@ -34,7 +34,7 @@ class TextTemplates:
         return " ".join(self.paragraphs(name, **values))
 
     def lines(self, name: str, /, **values: object) -> str:
-        """Render a template line by line, such as Markdown. Lines with only a Jinja statement are dropped."""
+        """Render a template and keep its lines, as for Markdown. Lines with only a Jinja statement are dropped."""
         return self._lines.get_template(name).render(values)
 
     @cached_property

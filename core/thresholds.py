@@ -1,4 +1,4 @@
-"""Thresholds of a check. Below the first the check fails, from the second on it passes, in between it cannot tell."""
+"""The two thresholds of a check. Below `failed_below` it fails. From `passed_from` on it passes. Else it is unsure."""
 
 from __future__ import annotations
 

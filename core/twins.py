@@ -1,12 +1,12 @@
 """Twins: two pictures, one made from the other by a flip, crop, shift or scaling, or by a mark on it.
 
-A perceptual hash finds a picture that was saved again, but none of these. So the look of each picture (a small copy) is
-compared with the most similar looks. Two looks are aligned by `cv2.findTransformECC` (Evangelidis and Psarakis,
-"Parametric Image Alignment Using Enhanced Correlation Coefficient Maximization", 2008), also with one of them mirrored.
+A perceptual hash finds a picture that was saved again, but misses twins. So small copies of the pictures (looks) are
+compared, the most similar ones in pairs. Two looks are aligned by `cv2.findTransformECC` (Evangelidis and Psarakis,
+"Parametric Image Alignment Using Enhanced Correlation Coefficient Maximization", 2008), also with one look mirrored.
 Two pictures are twins if nearly every pixel of one look has its colour in the other look, at most one pixel away.
 
-`benchmarks/twins.py` measures how many twins this finds and how many other pictures it takes for twins; `RATES` states
-the results. CLIP vectors are not used, since they do not tell twins from similar pictures. With the demo's CLIP, a
+`benchmarks/twins.py` measures how many twins are found, and how many other pairs are wrongly called twins. `RATES`
+states the results. CLIP vectors are not used, since they do not tell twins from similar pictures. In the demo's CLIP, a
 picture and its crop by 10 % have a median cosine of 0.97. Two pictures of the same things have the same median.
 """
 
@@ -30,14 +30,14 @@ NEIGHBOURS = 12
 LEAST_ALIKE = 0.94
 """Minimum cosine similarity of the signatures of two pictures. Less similar pictures are not compared."""
 TOLERANCE, COARSE_TOLERANCE = 10, 8
-"""Largest colour difference, in levels of 255, that counts as the same colour: after alignment, and before."""
+"""Maximum difference (0 to 255) of equal colours: `TOLERANCE` after alignment, `COARSE_TOLERANCE` before alignment."""
 MOST_LACKING = 0.02
 """Maximum share of pixels whose colour the other twin lacks, after alignment."""
 COARSE_LACKING = 0.01, 0.11
-"""Maximum shares of pixels whose colour is missing in the other picture, before alignment. The first value limits the
-picture with the smaller share, the second value the other one. A crop lacks the colours that were cut off."""
+"""Maximum shares of pixels whose colour the other picture lacks, before alignment. Each picture of a pair has a share.
+0.01 limits the smaller share, and 0.11 limits the larger share, since a crop lacks the colours that were cut off."""
 REACH = 13
-"""Width in pixels of the square in which a colour is searched before alignment. Enough for a crop of a tenth."""
+"""Width in pixels of the square in which a colour is searched before alignment. Crops by 10 % move colours less far."""
 HOPELESS = 8 * MOST_LACKING
 """Maximum share of pixels whose colour the other picture lacks. Above it, the reverse comparison is skipped."""
 LEAST_OVERLAP, LARGEST_SCALE = 0.6, 1.35
@@ -53,7 +53,7 @@ _CELLS = 12
 _ZOOMED = 3
 """Number of pixels that the second signature leaves out at each edge, as a crop does."""
 Looks = NDArray[np.uint8]
-"""Looks of several pictures: (pictures, SIDE, SIDE, 3), RGB."""
+"""Small copies (looks) of several pictures: (pictures, SIDE, SIDE, 3), RGB."""
 Pairs = NDArray[np.int64]
 """Pairs of pictures: (pairs, 2), indices of pictures."""
 
@@ -158,7 +158,7 @@ def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
 
 
 def _ranges(looks: Looks) -> tuple[Looks, Looks, Looks]:
-    """Return the lowest and highest colour around each of a look's 12 x 12 cells, and each cell's mean colour."""
+    """Return the lowest and highest colour around each of 12 x 12 cells of each picture, and the mean colours."""
     import cv2
 
     size = SIDE // _CELLS

@@ -24,7 +24,7 @@ ALIKE = 0.95
 """Minimum share of a model's class names that must equal a table's names, in the same order, to recognise the table.
 Some lists spell a few names differently."""
 FEWEST_ALIKE = 5
-"""Minimum number of classes to recognise ImageNet by full names. With fewer, the names may mean other things."""
+"""Minimum number of a model's classes whose full names show that they come from ImageNet. Fewer names prove little."""
 FEWEST_LABELS = 5
 """Minimum number of labels to recognise a data set. Fewer do not identify one: "mouse" is in COCO and CIFAR-100."""
 _WORDNET_ID = re.compile(r"n\d{8}")
@@ -114,7 +114,7 @@ def class_table(title: str) -> ClassTable:
 
 
 def train_ids() -> dict[int, int]:
-    """Map each id in Cityscapes' masks to its number among the 19 evaluated classes. Other ids are absent."""
+    """Map the mask id of each evaluated Cityscapes class to the class's number, 0 to 18. Other ids are absent."""
     return {int(row["number"]): int(row["train id"]) for row in _rows("cityscapes.csv") if row["train id"]}
 
 

@@ -45,7 +45,7 @@ def test_no_region_is_the_whole_image() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (region_of(mask(width=64, height=96)).text, "of 64x96 pixels, and this one has 96x64: paint it again"),
+        (region_of(mask(width=64, height=96)).text, "of 64x96 pixels, but this picture has 96x64 pixels: paint"),
         (region_of(Image.new("L", (96, 64))).text, "Nothing is painted"),
         ("96x64 ", "do not add up"),
         ("96x64 0", "do not add up"),

@@ -66,7 +66,7 @@ def test_a_painted_region_reaches_the_method_and_is_recorded_with_the_image(reci
     driver.run(request(recipe, stages=()), store)
     assert len(store.cases) == 1, "what would be drawn alike is not drawn again"
     other = MemoryStore(SOURCE.resize((64, 64)), {"caption": Caption(SUNNY_BIRD), "region": PAINTED})
-    with pytest.raises(UserError, match="of 96x64 pixels, and this one has 64x64"):
+    with pytest.raises(UserError, match="of 96x64 pixels, but this picture has 64x64"):
         driver.run(request(recipe, stages=()), other)
 
 
@@ -120,7 +120,7 @@ def test_what_is_no_region_of_the_source_is_refused_and_nothing_is_lost(studio: 
     do(studio, run_id, "recipe", recipe="painted")
     assert do(studio, run_id, "value", stage="region", text=PAINTED.text) == ""
     for text, reason in (
-        (region_of(LEFT.resize((48, 32))).text, "of 48x32 pixels, and this one has 96x64: paint it again."),
+        (region_of(LEFT.resize((48, 32))).text, "of 48x32 pixels, but this picture has 96x64 pixels: paint"),
         (PAINTED.text[:-2], "do not add up to its size: paint it again."),
         (region_of(Image.new("L", SOURCE.size)).text, "Nothing is painted"),
     ):
