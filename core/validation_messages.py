@@ -48,7 +48,7 @@ class FieldPlace:
     """The model that has the field, or would have it if it existed. None if unknown."""
     field: FieldInfo | None
     kinds: tuple[str, ...] = ()
-    """Allowed values of the key `kind`, which selects a model for this position; () without such a key."""
+    """Allowed values of the key `kind`, which selects one of several models for a value; () without such a key."""
 
 
 def place_of(model: type[BaseModel], places: Sequence[int | str]) -> FieldPlace:

@@ -12,7 +12,7 @@ from core.figures import Figure, Floats
 from core.types import TaskKind
 
 FEWEST = 20
-"""Minimum number of valid images to fit a score, and also of invalid images."""
+"""Minimum number of valid images, and minimum number of invalid images, to fit a score."""
 
 
 @dataclass(frozen=True)

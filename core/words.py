@@ -38,9 +38,9 @@ def tokens(text: str) -> list[str]:
 
 
 def meaning(phrase: str) -> str:
-    """Return a phrase in lower case without punctuation, hyphens, and articles and prepositions at its start.
+    """Return a phrase in lower case, without punctuation and hyphens, and without leading articles or prepositions.
 
-    “Dusk”, “at dusk” and “the dusk.” are equal, while “not dusk” and “two birds” remain other than “dusk” and “birds”.
+    “Dusk”, “at dusk” and “the dusk.” become equal. “Not dusk” and “dusk” stay different, like “two birds” and “birds”.
     No model decides: in embeddings, opposites such as day and night are close.
     """
     words = tokens(composed(phrase).replace("-", " ").replace("_", " "))
