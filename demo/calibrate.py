@@ -1,10 +1,10 @@
-"""Sets the thresholds of the checks of images, with the drawn world's known truth: `python -m demo.calibrate`.
+"""Sets the thresholds of the checks of images, from demo scenes whose content is known: `python -m demo.calibrate`.
 
-Run it again after each training of the generator, the CLIP or the checking segmenter. It draws edited scenes with the
-demo profile, in a folder, so that a second run is fast. It measures good and broken images with each check, and prints
-the thresholds as the table `[checks.bands]`; `--write` stores it in the profile. Some defects are rare. So checks also
-measure pairs that do not fit: the source with the edited caption, an image with another label, and an image with
-another scene.
+Run this module again after each training of the generator, the CLIP or the checking segmenter. The demo profile draws
+images of edited scenes. A second run is fast, since a folder keeps these images. Each check measures good and broken
+images. The module prints the thresholds as the table `[checks.bands]`; `--write` stores the table in the profile. Some
+defects are rare. So the checks also measure pairs that do not fit: a source with the edited caption, an image with a
+wrong label, and an image with another scene.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ THINGS = ("vehicle", "pedestrian")
 SURROUNDINGS = ("building", "vegetation")
 """Classes beside the road that an edit may change, as they are not protected."""
 SMALLEST, LARGE = 20, 164
-"""Minimum number of pixels: of an object to be checked, and of a large object (1 % of the image)."""
+"""Minimum pixels of an object that is checked; minimum pixels of an object that counts as large (1 % of the image)."""
 OUTLINE = 4.0
 """Minimum difference of grey values between neighbouring pixels that counts as an outline."""
 MELTED = 0.6

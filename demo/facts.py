@@ -27,7 +27,7 @@ class Facts:
 
 
 def facts_of(text: str) -> Facts:
-    """Return the facts that a text states, if it uses words of the drawn world."""
+    """Return the facts that a text states. Only words of the demo's captions are recognised."""
     label = _only(text, (*OBJECT_CLASSES, "road"))
     lowered = text.lower()
     if label == "road":

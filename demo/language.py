@@ -1,8 +1,8 @@
 """The text of a scene: its caption, and the words of the caption that may change.
 
-A caption can have one of `FORMS` forms, and most words have synonyms ("misty" for "foggy"). One wording is canonical,
-to score captions against; `canonical` replaces synonyms by its words. The sentences on the ground and the water depend
-on the weather too. So a change of weather has consequences that a plain swap of words would miss.
+A caption can have one of `FORMS` forms, and most words have synonyms ("misty" for "foggy"). Captions are scored in one
+canonical wording. The function `canonical` returns the canonical word for a synonym. The sentences on the ground and
+the water depend on the weather too. So a change of weather has consequences that a plain swap of words would miss.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Wording:
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def name(self, word: str) -> str:
-        """Return the synonym that this wording uses for a word, such as "scarlet" for "red", or else the word."""
+        """Return this wording's synonym of a word, such as "scarlet" for "red". Without a synonym, return the word."""
         return self.names.get(word, word)
 
 

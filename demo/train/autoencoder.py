@@ -1,8 +1,8 @@
-"""Trains the autoencoder of the embedded Stable Diffusion: a diffusers AutoencoderTiny, latents a quarter as wide.
+"""Trains the autoencoder of the embedded Stable Diffusion, which is a diffusers AutoencoderTiny.
 
 The loss is L1 plus L1 of the gradients, for sharp outlines. Noise on the latents teaches the decoder to tolerate small
 errors of the diffusion model. A soft term keeps each latent channel near mean 0 and spread 1, which the noise schedule
-needs. AutoencoderTiny's decoder also squashes values beyond 3.
+needs. AutoencoderTiny's decoder also squashes values beyond 3. Latents are a quarter as wide as the images.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class Batch:
 
 
 class Batches:
-    """Draws random batches. Half of the pictures are twins: the geometry of a training scene with another look. Half
-    are mirrored, since captions do not tell left from right.
+    """Draws random batches. About half of the pictures are twins: they show a training scene's geometry with another
+    weather, time of day and colours. Each picture is mirrored at random, since captions do not tell left from right.
     """
 
     def __init__(self, scenes: SceneSet, seed: int, roads: float = 0.5) -> None:

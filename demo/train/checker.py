@@ -20,7 +20,7 @@ from demo.under_test.train_segmenter import ARCHITECTURE, trained
 
 
 class RoadScenes:
-    """A set's road scenes and their twins (same geometry, another look), half of them mirrored."""
+    """Road scenes to train on. An image shows a scene or its twin (same geometry, other weather), mirrored or not."""
 
     def __init__(self, scenes: SceneSet, seed: int) -> None:
         self._scenes, self._rng = scenes, random.Random(seed)

@@ -1,9 +1,9 @@
-"""Trains the embedded CLIP, which compares pictures and captions of the drawn world, for the checks.
+"""Trains the embedded CLIP, with which the checks compare pictures and captions of the demo's scenes.
 
-Each picture is also compared with a near miss: its caption after one edit. The checks need CLIP to tell the two apart.
-Half of the texts are short, so that a bare "A red bird." works too. If there is a trained captioner, the training
-starts from its vision transformer. A few minutes then suffice instead of an hour. The result is saved in the format of
-a transformers CLIP, with its processor.
+Training compares each picture with its caption and with a near miss: the caption after one edit. The checks need a CLIP
+that tells these captions apart. Half of the true texts are short, so that a bare "A red bird." works too. If there is a
+trained captioner, the training starts from the captioner's vision transformer. A few minutes then suffice instead of an
+hour. The result is saved in the format of a transformers CLIP, with its processor.
 """
 
 from __future__ import annotations

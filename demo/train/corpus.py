@@ -1,11 +1,11 @@
 """Examples to train the embedded language model: prompt and target reply of the language stages of all recipes.
 
-The drawn world (`demo.language`) gives the target replies. It also writes the captions, in all forms and with all
-synonyms. Half of them are then changed as people may do it: sentences dropped, moved or added, words swapped, unknown
-words. A keyword that occurs twice (two red cars) is listed once, and an edit changes both. A snowy caption does not
-mention the ground under the snow; if an edit melts the snow, the ground is grassy. A perturbation changes one place,
-without the consequences. If the world has no word of the requested type, the reply is "none". This module knows nothing
-of tokens or training.
+The target replies follow `demo.language`, which also writes the captions, in all forms and with all synonyms. About
+half of the captions are then changed at random, as people may write: sentences are dropped, moved or added, and words
+are swapped or inserted, even unknown words. A keyword that occurs twice (two red cars) is listed once, and an edit
+changes both cars. A snowy caption does not mention the ground under the snow; if an edit melts the snow, the ground is
+grassy. A perturbation changes one phrase, without the consequences. The reply is "none" if no word of the requested
+type may change. This module knows nothing of tokens or training.
 """
 
 from __future__ import annotations
@@ -228,8 +228,8 @@ def random_phrase(rng: random.Random, longest: int = 3) -> str:
 
 
 def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> str:
-    """Return a random new value for a slot. With probability `known` the drawn world knows it. Otherwise it is another
-    value that fits the slot. In both cases it is sometimes random words.
+    """Return a random new value for a slot. With probability `known`, the value is one that the demo's captions
+    use. Otherwise, the value comes from a list of other words for the slot. Random words replace some of the values.
     """
     kind = slot[0]
     pool = CHOICES.get(kind, ()) if rng.random() < known else MORE.get(kind, ())
@@ -238,7 +238,7 @@ def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> st
 
 
 def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
-    """Return a random task: mostly the task of the scene, sometimes with other classes or of the other kind."""
+    """Return a random task: mostly the scene's own. Some have other classes, classify a road, or segment an object."""
     other = rng.random() < 0.06
     if (scene.family == "object") != other:
         return Task("classification", label=label or rng.choice(("road", "street", "car", random_word(rng))))
@@ -330,7 +330,7 @@ def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[D
 
 
 def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
-    """Return at most `count` random alternatives of a keyword, in the words of the drawn world."""
+    """Return at most `count` random alternatives of a keyword. Only words of the demo's captions are used."""
     options = options_of(keyword)
     return rng.sample(options, min(count, len(options), MOST_OPTIONS))
 
@@ -458,7 +458,7 @@ def perturbation_example(rng: random.Random, draft: Draft, task: Task, edit_type
 
 
 def _settled(draft: Draft) -> Draft:
-    """Return the same caption, with sentences on ground and water that stay the same when the weather changes."""
+    """Return the draft with fixed sentences on ground and water, which no longer depend on the weather."""
     weather = draft.slots["w"]
     land, water = ground_sentence(weather, "{g}"), water_sentence(weather, "{r}")
     sentences = tuple(one.replace("{land}", land).replace("{water}", water) for one in draft.sentences)

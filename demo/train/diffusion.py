@@ -67,7 +67,7 @@ MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
 """Relative frequency of road scenes in training, by number of cars. Object scenes have 1: they are learnt sooner."""
 GOING_ON = 4e-4
-"""Learning rate when a finished model is trained further. A rate as high as at first would make the model forget."""
+"""Learning rate to train a finished model further. The higher rate of a new training would make the model forget."""
 EMA_DECAY = 0.999
 
 
@@ -209,10 +209,10 @@ def extra_weights(mask: np.ndarray, family: str) -> np.ndarray:
 
 
 def noise_levels(count: int) -> torch.Tensor:
-    """Return random time steps (count,), 0 to 999, most of them near pure noise, where geometry and colours are
+    """Return random time steps (count,), 0 to 999. Most are near 999 (pure noise), where geometry and colours are
     decided.
 
-    Sampling in few steps hardly uses the other end, where the loss is largest but least informative.
+    Sampling in few steps hardly uses steps near 0, where the loss is largest but least informative.
     """
     return (1000 * (1 - torch.rand(count) ** 1.5)).long().clamp(0, 999)
 

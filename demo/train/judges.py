@@ -1,4 +1,4 @@
-"""Trains the judges of the report (`demo.judges`) on rendered scenes: where everything is, and what the image shows.
+"""Trains the judges of the report (`demo.judges`) on rendered scenes, to tell what an image shows and where.
 
 The pictures are randomly softened, so that the judges also read generated images, which are blurred and noisy.
 """

@@ -111,7 +111,7 @@ def make_tokenizer(path: Path) -> None:
 
 
 class Batches:
-    """Endless batches of about `tokens` tokens or fewer: token ids, next ids and loss weights, (examples, length)."""
+    """Endless batches of at most `tokens` tokens: token ids, next ids and loss weights, each (examples, length)."""
 
     def __init__(self, pieces: sentencepiece.SentencePieceProcessor, seed: int, tokens: int) -> None:
         self._pieces, self._rng, self._tokens = pieces, random.Random(seed), tokens

@@ -110,8 +110,8 @@ SCORERS = {
 
 
 def score(path: Path, count: int = 100, first_seed: int = 5_000_000, misses: int = 5) -> Mapping[str, float]:
-    """Print and return the share of passed tests by name. Each stage is tested on `count` captions as the drawn world
-    writes them, and on `count` captions changed as people may do it.
+    """Print and return the share of passed tests by name. Each stage is tested on `count` captions of demo
+    scenes, and on `count` such captions with random changes, as people may make them.
     """
     model, templates, tally = load(path), load_templates(), Tally()
     rng = random.Random(first_seed)

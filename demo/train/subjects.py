@@ -1,4 +1,4 @@
-"""Trains the segmenter of the drawn world, which finds objects by a phrase: `make train-subjects`.
+"""Trains the segmenter that finds objects in the demo's scenes by a phrase: `make train-subjects`.
 
 The network predicts one of `WORDS` for each pixel. A phrase is a set of these words, so new phrases need no training.
 """
@@ -121,7 +121,7 @@ def _moved(picture: np.ndarray, words: np.ndarray, rng: random.Random) -> tuple[
 
 
 def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `BATCH` pictures (BATCH, 3, 128, 128) in -1..1, half with the defects of `soften`, and word indices."""
+    """Return pictures in -1..1, (BATCH, 3, 128, 128), half of them softened; and each pixel's index in `WORDS`."""
     examples = [example(rng) for _ in range(BATCH)]
     images, pasted = (
         torch.from_numpy(np.stack(parts)).permute(0, 3, 1, 2).float() / 127.5 - 1

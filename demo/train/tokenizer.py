@@ -68,7 +68,7 @@ def world_words() -> list[str]:
 
 
 def _scenes_with_every_word() -> list[Scene]:
-    """Return object and road scenes whose captions together use every word of the world."""
+    """Return object and road scenes. Their captions together use every word of the demo's captions except synonyms."""
     looks = itertools.zip_longest(WEATHERS, TIMES, COLOURS, GROUNDS, TREES, WALLS, WATERS, HILLS)
     firsts = (WEATHERS[0], TIMES[0], COLOURS[0], GROUNDS[0], TREES[0], WALLS[0], WATERS[0], HILLS[0])
     scenes = []
@@ -108,8 +108,8 @@ def clip_tokenizer(folder: Path) -> CLIPTokenizer:
 def bert_tokenizer(folder: Path) -> BertTokenizer:
     """Write the captioner's tokenizer into `folder`, and return it. A missing folder is made.
 
-    Unlike BERT's own, it keeps upper case, so that a caption decodes to exactly the world's text. Id 2 starts a text
-    and id 3 ends it.
+    Unlike BERT's own tokenizer, this tokenizer keeps upper case. So decoding restores a caption of the demo exactly.
+    Id 2 starts a text and id 3 ends the text.
     """
     letters = [chr(code) for code in range(33, 127)]
     words = sorted(set(world_words()) | set(COMMON_WORDS))

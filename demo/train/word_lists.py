@@ -1,4 +1,4 @@
-"""Words beyond the drawn world, so that the embedded language model learns to copy any word that a person types.
+"""Words beyond those of the demo's scenes. They teach the embedded language model to copy words that people type.
 
 `demo.train.corpus` takes words from these lists.
 """
