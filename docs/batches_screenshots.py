@@ -58,7 +58,7 @@ def shoot(chromium: str, folder: Path) -> Iterator[Path]:
 
 
 def _draw(root: Path) -> None:
-    """Write a data set of drawn pictures with a folder per class, and a file in it that is no picture."""
+    """Write a data set of drawn pictures, one folder per class. Add a file that is no picture to one class folder."""
     for number in range(SOURCES):
         scene = random_scene(555_000 + number, "object")
         of_class = root / "test" / scene.label
