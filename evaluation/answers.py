@@ -127,12 +127,12 @@ def pairs_of_images(
 def count_pairs(
     true: NDArray[np.uint8], predicted: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
 ) -> Floats:
-    """Return pixel counts by image, true group in the mask and predicted group, (images, groups, groups + 1). Groups
-    have the order of `ClassMap.groups`. The last column counts pixels predicted as a class without a label. Pixels
-    whose mask has no mapped label are not counted.
+    """Return numbers of pixels, (images, groups, groups + 1). The axes are image, true group and predicted group.
+    Groups have the order of `ClassMap.groups`. The last column counts pixels predicted as a class without a
+    label. Pixels without a true group are not counted.
 
-    `pairs` comes from `pairs_of_images`, `true` and `predicted` from `groups_of_numbers`. `true` is (kinds, 256), a row
-    for each class numbering that masks use. `kind` gives each image's row in `true`.
+    `pairs` comes from `pairs_of_images`, `true` and `predicted` from `groups_of_numbers`. Masks may use several
+    class numberings: `true`, (numberings, 256), has a row for each numbering. `kind` gives each image's row in `true`.
     """
     from scipy import sparse
 

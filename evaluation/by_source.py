@@ -24,8 +24,8 @@ LEAST, MOST = 0.93, 0.98
 SAMPLES = 4_000
 """Number of random samples behind an interval. Chance moves its ends by about 1 % of its width."""
 GROUPS = 1_000
-"""Maximum number of sources that get single random weights. More sources are first put into this many random groups
-(Wolter 2007, Introduction to Variance Estimation, chapter 2). An interval's width then changes by some 2 %."""
+"""Maximum number of random weights. If there are more sources, this many random groups of sources get one weight each
+(Wolter 2007, Introduction to Variance Estimation, chapter 2). The groups change an interval's width by about 2 %."""
 MOST_NEEDED = 100
 """Limit for the number of needed sources, as a multiple of the present number. A larger number is not reported."""
 FEWEST_SOURCES = 2
@@ -246,7 +246,7 @@ def clustering(wrong: Floats, source: Numbers) -> Clustering:
 def needed_sources(sources: int, distance: float, reach: float) -> int | None:
     """Return the number of sources that would be enough to exclude a bound from the interval. `distance` is the
     distance of the figure from the bound, `reach` the half-width of the present interval. None if more than
-    `MOST_NEEDED` times the present `sources` are needed. The half-width is taken to fall with the root of the number.
+    `MOST_NEEDED` times `sources` are needed. The half-width is taken as proportional to 1 / sqrt(number of sources).
     """
     if reach**2 > MOST_NEEDED * distance**2:
         return None

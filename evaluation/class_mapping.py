@@ -251,7 +251,7 @@ def _csv_lines(text: str, name: str) -> list[OwnLine]:
                 continue
             if len(row) != len(head):
                 raise UserError(
-                    f"{name}, {place}: it has {len(row)} cells, not {len(head)}; put a name with a comma in quotes."
+                    f"{name}, {place}: the line has {len(row)} cells, not {len(head)}. Put names with commas in quotes."
                 )
             if not row[label].strip():
                 raise UserError(f"{name}, {place}: the label is empty. Fill it in, or delete the line.")

@@ -89,12 +89,12 @@ def _of_class(
 
 
 def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.Generator, exchanges: int) -> Floats:
-    """Return a p-value for each group, a row of `weights`, (groups, test cases). Changes are exchanged at random
-    between test cases. The p-value is the share of exchanges after which the group's weighted mean change is at least
-    as far from its expected value as the actual mean is.
+    """Return a p-value for each group. `weights`, (groups, test cases), has a group's weights in each row. Changes are
+    exchanged at random between test cases. The p-value is the share of exchanges after which the group's weighted mean
+    change is at least as far from its expected value as the actual mean is.
 
-    Test cases of one source are similar. So changes are exchanged within a source, or whole sources with equally many
-    test cases are exchanged (Winkler et al. 2015, NeuroImage 123). A group of all test cases of a class gets p = 1.
+    Test cases of one source are similar. So each exchange shuffles changes within sources, and swaps sources with
+    equally many test cases (Winkler et al. 2015, NeuroImage 123). A group of all test cases of a class gets p = 1.
     """
     _, size = np.unique(source, return_counts=True)
     by_source = np.split(np.argsort(source, kind="stable"), np.cumsum(size)[:-1])

@@ -1,10 +1,10 @@
 """Error rates of a model under test on generated images, compared with their sources (the paper's RQ2). Pure.
 
-All figures use one of two weightings. Either each source weighs the same, and its test cases share this weight, as do
-its reconstructions. Or each test case weighs the same, and a source weighs as much as its test cases, also in figures
-on originals and reconstructions. Answers that cannot be compared with the label are left out and reported, never
-counted as wrong. Two models are compared on the same images, source by source, so that the difficulty of a source
-cancels.
+All figures use one of two weightings. In the first weighting, each source weighs the same: its test cases together have
+the source's weight, and so have its reconstructions. In the second weighting, each test case weighs the same: a source
+weighs as much as all its test cases, also in figures on originals and reconstructions. Answers that cannot be compared
+with the label are left out and reported, never counted as wrong. Two models are compared on the same images, source by
+source, so that the difficulty of a source cancels.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def paired_difference(
     source: Numbers, first: NDArray[np.int8], second: NDArray[np.int8], weighing: Weighing = "source"
 ) -> results.PairedDifference:
     """Compare the errors of two models. `first` and `second` hold `RIGHT`, `WRONG` or `UNKNOWN` for each test case.
-    Only test cases that are known for both count.
+    Test cases that are `UNKNOWN` for either model are left out.
     """
     known = (first != UNKNOWN) & (second != UNKNOWN)
     wrong = first[known] == WRONG, second[known] == WRONG

@@ -7,9 +7,9 @@ single effects. So "night and rain" is distinguished from "night".
 The model is linear, with an intercept for each source: only images of one source are compared with each other. Effects
 are estimated by least squares, so a source need not have all combinations. Interactions of three factors are assumed to
 be 0. Intervals come from the jackknife over sources (CR3, MacKinnon, Nielsen and Webb 2023, Journal of Econometrics
-232) with Student's t distribution. As in `by_source`, one imagined source represents the unseen ones: in this source,
-the effect is 1 or -1 with equal chance. So even if an effect is 0 in all sources, its interval also contains other
-values. P-values are corrected for all rows by Holm's method.
+232) with Student's t distribution. As in `by_source`, one imagined source is added to represent sources that were not
+tested. The effect in this source is 1 or -1 with equal chance. So an interval has a width even if the effect is 0 in
+all tested sources. P-values are corrected for all rows by Holm's method.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> F
 
 
 def mixed(images: Levels, looks: Floats) -> tuple[MixedRow, ...]:
-    """Return for each pair of factors how much a requested change of the first factor also changes the look of the
-    second. `looks`, (images, factors), is how changed a factor looks in an image: 0 to 1, NaN if unknown. A pair
-    needs an image whose caption changes the first factor and keeps the second, and whose look of the second is known.
+    """Return a row for each pair of factors A and B: how much a requested change of A also changes the look of B.
+    `looks`, (images, factors), tells how much the look of a factor changed in an image: 0 to 1, NaN if unknown. A pair
+    needs an image whose caption changes A and keeps B, and in which the look of B is known.
     """
     plain, found = images.by_factor(), list[tuple[str, str, _Fit, Figure]]()
     for seen, name in enumerate(plain.factors):

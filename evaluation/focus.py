@@ -3,9 +3,9 @@ and figures computed from these maps.
 
 All figures are 0 to 1. Pointing game (Zhang et al., IJCV 2018): 1 if the highest place of the map is in the mask.
 Relevance mass (Arras et al., Information Fusion 2022): the share of the map that is in the mask. Insertion and deletion
-(Petsiuk et al., BMVC 2018): the area under the curve of the probability, while the map's highest pixels are shown in a
-blurred picture, or made grey. AIC and SIC (Kapishnikov et al., ICCV 2019): by the package `saliency`. Purity: of the
-images from other sources with the most similar features, the share with the same label. Loads torch at first use.
+(Petsiuk et al., BMVC 2018): the mean probability of the true class. Insertion sharpens a blurred picture step by step;
+deletion makes a picture grey. The map's highest pixels come first. AIC and SIC (Kapishnikov et al., ICCV 2019) are from
+`saliency`. Purity: the share of similar images of other sources that have the same label. Loads torch at first use.
 """
 
 from __future__ import annotations

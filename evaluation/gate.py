@@ -2,17 +2,17 @@
 
 Both models answer the same test cases, so their errors are compared source by source. Only valid faults count, as a
 share of all test cases; either each source weighs the same, or each test case. The answer is "no worse" if the
-one-sided 95 % upper bound of the difference is at most the margin, "worse" if the lower bound is above it, and "cannot
-tell" otherwise. With several classes, "no worse" must hold for each class, which needs no correction (Berger 1982,
-Technometrics 24). "Worse" is corrected for the number of rows by Holm's method. So each of the two answers is false in
-at most 5 % of comparisons.
+one-sided 95 % upper bound of the difference is at most the margin, "worse" if the lower bound is above the margin, and
+"cannot tell" otherwise. With several classes, "no worse" must hold for each class, which needs no correction (Berger
+1982, Technometrics 24). "Worse" is corrected by Holm's method for the number of tests: the whole set, and each class.
+So the answers "no worse" and "worse" are each false in at most 5 % of comparisons.
 
 The bounds are quantiles of random samples: sources get random weights (Bayesian bootstrap, as in `by_source`). One
 imagined, additional source represents unseen sources: in each sample, one model is wrong on this source and the other
 is right. A test case adds nothing to the difference if both models are right, both are wrong, or people found the test
 case invalid. If only one model is wrong and nobody judged the test case, the test case counts by its chance of being
-valid. This chance is estimated, with Jeffreys's prior, from judged test cases on which only this model is wrong. If
-there are fewer than `FEWEST_OF_STRATUM`, all judged test cases on which a model is wrong are used instead.
+valid. This chance is estimated, with Jeffreys's prior, from judged test cases on which only this model is wrong. With
+fewer than `FEWEST_OF_STRATUM` such test cases, all judged test cases on which either model is wrong are used instead.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 
 
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
-    """Return two chances, (2,), that a test case is valid: if only the first model is wrong on it, and if only the
-    second is. Both are 1 if no test case is judged. Also return random samples of the chances, (`SAMPLES`, 2). They use
-    the random weights of the errors on all test cases, so that chances and errors vary together.
+    """Return the chances, (2,), that a test case is valid: if only the old model is wrong on it, and if only the new
+    model is wrong on it. Chances are 1 if nobody judged a test case. Also return random samples of them, (`SAMPLES`,
+    2), with the random weights of the errors on all test cases, so that chances and errors vary together.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))
@@ -118,7 +118,7 @@ def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
 def _row(
     name: str, compared: Compared, own: Flags, chance: tuple[Floats, Floats], margin: float, weighing: Weighing
 ) -> tuple[GateRow, float]:
-    """Return the row of `own` test cases, and the p-value of "worse" (NaN if unknown). Only `gate` answers "worse"."""
+    """Return the row of `own` test cases, and the p-value of "worse" (NaN if unknown). `gate` later sets "worse"."""
     first, second, judged = compared.first[own], compared.second[own], compared.judged[own]
     counted = [first, second]
     for state in (VALID, NOT_JUDGED):

@@ -45,7 +45,7 @@ class MethodImages(Columns):
     edit_type: Numbers
     """Number of each image's edit type, from 0; -1 for none or several."""
     cell: Numbers
-    """Number of each image's combination (cell) of label, edit type and alternative; -1 without exactly one edit."""
+    """Index of each image's cell (label, edit type and alternative together); -1 if it has no edit or several edits."""
     judged: Numbers
     """`YES` if people find the image valid, in a study or a review."""
     passed: Numbers
@@ -302,7 +302,7 @@ def _unlike(kinds: Sequence[Sized], method: int, reference: int) -> str:
 
 
 def _voted(found: tuple[Judged, Sequence[str]] | None, n: int, minutes: Floats) -> tuple[Figure, Figure, Figure]:
-    """Return three figures of one method from votes: valid share, valid failures per 100 images, and per minute."""
+    """Return a method's figures from votes: valid share, valid failures per 100 images, valid failures per minute."""
     if found is None or n < FEWEST_CASES:
         nothing = Figure(None, n=n, why=FEW if n < FEWEST_CASES else "nobody judged an image")
         return nothing, nothing, nothing

@@ -73,11 +73,11 @@ def class_figures(
 
 @dataclass(frozen=True)
 class Kept:
-    """A class of the mask, or one piece of it, with the shares of its pixels that a segmenter finds, 0 to 1."""
+    """An area of a mask, and the shares of this area that a segmenter finds in the source and in the result, 0 to 1."""
 
     name: str
     check: str
-    """Name of the check: for a whole protected class, one object of it, or a large unprotected piece."""
+    """Name of the check for the area, which is a protected class, an object of the class, or an unprotected piece."""
     source: float
     found: float
 

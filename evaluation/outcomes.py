@@ -59,7 +59,7 @@ def mapped_label(label: str, classes: tuple[str, ...]) -> MappedLabel:
 
 
 def is_right(guess: str, label: str, classes: tuple[str, ...]) -> bool | None:
-    """Return True if class `guess` is right for a label; None if no class is. Without `classes`, compare names."""
+    """Return True if class `guess` fits a label; None if no class fits the label. Without `classes`, compare names."""
     if not classes:
         return names_label(guess, label)
     right = mapped_label(label, classes).classes

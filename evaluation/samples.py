@@ -10,7 +10,7 @@ from core.figures import Figure, Flags, Numbers
 from evaluation.by_source import CONFIDENCE
 
 FEWEST_OF_STRATUM = 5
-"""Minimum number of judged images for a stratum to have its own share. Smaller strata share one estimate."""
+"""Minimum number of judged images to estimate a stratum's valid share separately. Others are pooled."""
 PROPORTIONAL = 0.01
 """Minimum p-value for judged images to count as a random sample, in tests of how evenly they are spread."""
 
@@ -44,9 +44,9 @@ def all_of_a_part(part: Flags, judged: Flags) -> bool:
 def expected_width(
     shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8, error: Figure | None = None
 ) -> float:
-    """Return the expected width of the interval of the share of wrong and valid images, 0 to 1. `shares` has each
-    stratum's share of all images, `sizes` its number of images to judge. A stratum with no image to judge adds its
-    whole share. `valid` is the assumed valid share. The interval of `error`, the error rate, adds to the width.
+    """Return the expected width, 0 to 1, of the interval of the share of images that are both valid and wrong. `shares`
+    has each stratum's share of all images, `sizes` its number of images to judge. A stratum with no image to judge adds
+    its whole share. `valid` is the assumed valid share. The interval of `error`, the error rate, adds to the width.
     """
     from scipy import stats
 

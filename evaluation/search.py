@@ -28,11 +28,10 @@ WEAK = 0.1
 EVERY = 5
 """One in this many images is drawn uniformly at random, to measure error rates without bias."""
 ASKED = 4
-"""One in this many images is for a user's open question, if there is one. Images drawn uniformly do not count."""
+"""Of the images not drawn uniformly, one in this many comes from the cells of a user's open question, if any."""
 STEPS = 12
-"""Number of steps of belief propagation. In replays, more steps changed chances by 0.002 on average, and by much more
-only where two reasons explained the images equally well.
-"""
+"""Number of steps of belief propagation. In replays, more steps changed chances by 0.002 on average. Changes were much
+larger only where two of the reasons for weak cells explained the images equally well."""
 USUAL = 0.05
 """Prior chance that a cell is weak by itself, that an alternative is weak, or that a label is weak."""
 SHARED = 0.9
@@ -41,9 +40,9 @@ PSEUDO, PSEUDO_CELLS = 2.0, 20.0
 """Strength of the prior `USUAL`: it counts as `PSEUDO` known alternatives or labels, or `PSEUDO_CELLS` known cells."""
 UNSURE = 1.0
 """Additional evidence that a cell will probably need, as the logarithm of an e-value. The cell's share of faults is
-unknown, so the e-value is a mean over all shares above the limit. This mean grows more slowly."""
+unknown, so the e-value is a mean over all shares above the limit. This mean grows slower than for a known share."""
 RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
-"""Beta priors of the share of valid faults, in a weak cell and in any other: parameters (faults, other images)."""
+"""Parameters (faults, other images) of two beta priors of the share of valid faults: in weak and in other cells."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,9 @@ def beliefs(cells: Cells, images: Numbers, faults: Numbers) -> Beliefs:
     Probabilistic Reasoning in Intelligent Systems). `images` and `faults` are each cell's numbers of images and of
     valid faults so far.
 
-    Faults make a cell's alternative and its label suspect. If one of them explains the faults, the other is less
-    suspect. These numbers are learnt from the images too: the share of faults in weak cells, the share in other cells,
-    and how common weak cells, weak labels and weak alternatives are.
+    Faults make a cell's alternative and its label suspect. If the label explains the faults, the alternative is less
+    suspect, and vice versa. The search also learns from the images the share of faults in weak cells, the share in
+    other cells, and how common weak cells, labels and alternatives are.
     """
     from scipy.special import expit, logit
 
@@ -141,7 +140,8 @@ def _usual(weak: Floats, cells: Numbers, group: Numbers) -> Floats:
 
 
 def log_evidence(images: Numbers, faults: Numbers, weak: float = WEAK) -> Floats:
-    """Return the natural logarithm of each cell's e-value, the evidence that more than a share `weak` are valid faults.
+    """Return each cell's evidence of being weak: the natural logarithm of its e-value. A cell is weak if its share of
+    valid faults is above `weak`.
 
     The e-value is the likelihood of the outcomes under a uniform prior from `weak` to 1, divided by their likelihood at
     `weak`. If a cell is not weak, its e-value is at most 1 on average, however the search proceeds.
@@ -157,7 +157,7 @@ def log_evidence(images: Numbers, faults: Numbers, weak: float = WEAK) -> Floats
 
 
 def detected(images: Numbers, faults: Numbers, weak: float = WEAK) -> Flags:
-    """Return True for each detected weak cell. On average at most a share `FALSE` of the detected cells is not weak."""
+    """Return True for each cell detected as weak. The expected share of false detections is at most `FALSE`."""
     evidence = log_evidence(images, faults, weak)
     order = np.sort(evidence)[::-1]
     enough = order >= np.log(len(order) / (FALSE * np.arange(1, len(order) + 1)))
@@ -187,11 +187,11 @@ def anytime_interval(images: int, faults: int, level: float = FALSE) -> tuple[fl
 
 
 def _bar(evidence: Floats, belief: Beliefs, already: int, images: int, weak: float) -> float:
-    """Return the logarithm of the e-value that a cell will need to be detected at the end of the search. `already` is
-    the number of cells detected so far, and `images` the number of images left.
+    """Return the log e-value that will be enough, at the end of the search, to detect a cell. `already` is the number
+    of cells detected so far, and `images` the number of images left.
 
-    The more cells are detected, the less evidence each needs. So the search aims at as many cells as the images left
-    can probably detect.
+    The more cells are detected, the less evidence each cell needs. So the search aims at the number of cells that can
+    probably be detected with the images left.
     """
     growth, _ = _steps(belief, weak)
     for cells in range(already + 1, len(evidence) + 1):
@@ -239,16 +239,16 @@ def next_round(
     budget: int | None = None,
 ) -> Pick:
     """Choose the `size` images of the next round. `left` is the number of images that each cell can still have. `valid`
-    is the chance that an image of each cell is valid, None if all are equal. `questions` has the cells of each open
+    is each cell's chance that an image is valid, None if the chances are equal. `questions` has the cells of each open
     question of a person. `budget` is the number of images that the search may still choose, None for all that are left.
 
-    One in `EVERY` images is of a random cell, in proportion to the cells' numbers of images. Of the others, one in
-    `ASKED` is of a random cell of a question; questions take turns. The rest are of the cell with the largest worth
-    (`_worth`) times `valid`, unless the cell is detected.
+    One in `EVERY` images comes from a random cell, in proportion to the cells' numbers of images. One in `ASKED` of the
+    other images comes from a random cell of an open question; questions take turns. The remaining images come from the
+    cell that is not yet detected and has the largest worth (`_worth`) times `valid`.
 
-    If a cell already gets images in this round, their results are not known yet. So the worth of the cell's next image
-    is a mean over all possible results. No result may raise the worth above that of the cell's first image: after such
-    a result, the next round can draw the image.
+    Results of images in the same round are not known yet. So the worth of a cell's next image is a mean over all
+    possible results of the cell's images in this round. A result does not raise the worth above the worth of the first
+    image, because the next round can draw the next image after such a result.
     """
     from scipy import special
 

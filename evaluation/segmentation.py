@@ -55,7 +55,7 @@ class Pixels(Columns):
 
 @dataclass(frozen=True)
 class Losses:
-    """Protected classes that a segmenter finds on the original but not on an image. `way`: the image's control set."""
+    """Protected classes that a segmenter finds on the original but not on an image. `way` numbers the control set."""
 
     source: Numbers
     right: NDArray[np.int8]
@@ -75,7 +75,7 @@ class Losses:
 
 
 def confusion(truth: NDArray[np.uint8], predicted: NDArray[np.uint8], classes: int) -> Floats:
-    """Return pixel counts by true and predicted class, (classes, classes + 1), without pixels of no true class."""
+    """Return pixel counts by true and predicted class, (classes, classes + 1). Only pixels with a true class count."""
     if truth.shape != predicted.shape:
         raise ValueError(f"a mask of {truth.shape} is not compared with a class map of {predicted.shape}")
     inside = truth < classes
@@ -213,7 +213,7 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
 
 
 def miou_of_set(means: Floats, place: int, classes: int) -> Floats:
-    """Return the mIoU, (...), of the set at index `place`, from mean overlaps (..., sets x 2 x classes)."""
+    """Return the mIoU, of shape (...), of the set at index `place`, from mean overlaps (..., sets x 2 x classes)."""
     overlaps = means[..., 2 * classes * place : 2 * classes * (place + 1)]
     return _mean_of_ratios(*np.split(overlaps, 2, axis=-1))
 
@@ -329,9 +329,9 @@ def loss_effect(
 
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
-    """Return flags (images, classes, answers). A flag is True if the answer's share of the class's pixels is above 0 in
-    the image, and at least as large as in the whole set. `shares`, (classes, answers), are the shares in the whole set.
-    `part` has each image's pixels by class and answer, `whole` has each image's pixels by class.
+    """Return flags (images, classes, answers). A flag is True if the answer's share of the class's pixels in the image
+    is above 0, and at least the answer's share in all images: `shares`, (classes, answers). `part` has each image's
+    pixels by class and answer. `whole` has each image's pixels by class.
     """
     with np.errstate(invalid="ignore"):
         return np.asarray((part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING)))

@@ -175,7 +175,7 @@ def _from_file(settings: UnderTestSettings) -> Network:
     except RuntimeError as error:
         raise UserError(
             f"{file.name} does not fit {named} with {len(classes)} classes: {_misfit(net, state)}. Give the "
-            "architecture and the classes that it was trained with. If no library has it, use an ONNX file."
+            "architecture and the classes of the trained model. If no library has the architecture, use an ONNX file."
         ) from error
     shown, prepare = _prepared(name, net, kind, header, settings, file.name)
     shown = shared.with_assumptions(shown, GIVEN if typed else "the file", classes, *remarks)

@@ -111,7 +111,7 @@ class OnnxAdapter(LocalAdapter):
         return inputs[0], batch, size
 
     def _find_output(self, size: tuple[int, int], classes: tuple[str, ...]) -> _Answers:
-        """Find the output with one number for each class: run the model on plain colours and noise. Return its form."""
+        """Run the model on plain colours and noise. Return the form of the output with one number for each class."""
         noise = np.random.default_rng(0).integers(0, 256, (2, size[1], size[0], 3), np.uint8)
         plain = [Image.new("RGB", size, colour) for colour in ("red", "green", "blue", "black", "white")]
         trials = [Image.fromarray(noise[0]), *plain, Image.fromarray(noise[1])]
@@ -288,7 +288,7 @@ def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
             if foreign or message.op_type in READS_FILES:
                 raise UserError(
                     f"{who} uses the operator {message.domain[:60]}:{message.op_type[:60]}, which would load a library "
-                    "or a file. This is not allowed: export it with the operators of ONNX alone."
+                    "or a file. This is not allowed: export the model with only ONNX's operators."
                 )
     made_by = {output.name: _made_by(model.graph, output.name) for output in model.graph.output}
     return {entry.key: entry.value for entry in model.metadata_props}, made_by

@@ -102,8 +102,8 @@ class Arms:
         )
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Return the recovered share of each arm except the baseline. It has no value with too few seeds or sources, or
-        if the baseline loses nothing on generated images, or its loss may be chance.
+        """Return the recovered share of each arm except the baseline. The share has no value with too few seeds or
+        sources. It also has no value if the baseline's loss on generated images is not clearly above 0.
         """
         base = self._means[self._baseline]
         others = (arm for arm in self._means if arm != self._baseline)
@@ -116,7 +116,7 @@ class _Mean:
     def __init__(self, measured: Measured) -> None:
         self.ids, number, size = np.unique(measured.source, return_inverse=True, return_counts=True)
         self.table: Floats = np.stack([np.bincount(number, weights=one) / size for one in measured.right.astype(float)])
-        """Share of right images of each source for each seed, (seeds, sources)."""
+        """Share of each source's images that the model gets right, for each seed: (seeds, sources)."""
         self.seeds, self.sources = self.table.shape
         self.images, self.trained = measured.right.shape[1], measured.trained
         self.value = float(self.table.mean())

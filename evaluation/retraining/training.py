@@ -46,7 +46,7 @@ class TrainingRecipe:
     """Momentum of the optimiser "sgd"; other optimisers ignore it."""
     weight_decay: float = 0.0
     falls: int = 0
-    """Number of times that the learning rate is divided by ten, at equal distances."""
+    """Number of times that the learning rate is divided by ten, each time after equally many updates."""
     looks: int = 10
     """Number of times that the tuning images are scored. The best-scored weights are kept."""
 
@@ -58,8 +58,8 @@ def short(updates: int = 400, batch: int = 32) -> TrainingRecipe:
 
 def paper_resnet(images: int) -> TrainingRecipe:
     """Return the paper's recipe for ResNet-18 (section III, RQ3): batches of 100, SGD with rate 0.1, momentum 0.9 and
-    weight decay 1e-4, 90 epochs, a tenth of the rate after every 30. `images` is the number of images of the arm
-    "original only". Every arm gets as many updates as this arm.
+    weight decay 1e-4, and 90 epochs. The rate falls to a tenth after every 30 epochs. `images` is the number of images
+    of the arm "original only". Every arm gets as many updates as this arm.
     """
     return TrainingRecipe("paper, ResNet", max(1, 90 * images // 100), 100, "sgd", 0.1, 0.9, 1e-4, falls=2)
 
@@ -89,7 +89,7 @@ class Arm:
 
 
 def batches(examples: int, batch: int, updates: int, seed: int, begin: int = 0) -> Iterator[list[int]]:
-    """Yield the indices of each update's examples, from update `begin`. All come once before any comes again."""
+    """Yield the indices of each update's examples, from update `begin`. Each example comes once before any repeats."""
 
     @lru_cache(maxsize=2)
     def order(turn: int) -> np.ndarray:

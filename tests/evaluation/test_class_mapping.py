@@ -417,7 +417,7 @@ def test_a_file_may_name_a_superclass() -> None:
         ),
         (b"label,model class\nbird,crane\n", "a.csv", "a.csv, line 2: “crane” may mean several classes of the model"),
         (b"label,model class\n\nbird,1000\n", "a.csv", "a.csv, line 3: the model has no class “1000”"),
-        (b"label,model class\nbird,a,b\n", "a.csv", "a.csv, line 2: it has 3 cells, not 2; put a name with a comma"),
+        (b"label,model class\nbird,a,b\n", "a.csv", "a.csv, line 2: the line has 3 cells, not 2. Put names"),
         (b"label,model class\n,tench\n", "a.csv", "a.csv, line 2: the label is empty. Fill it in, or delete the line."),
         (b"name,class\nbird,hen\n", "a.csv", "a.csv, line 1: it has to name the columns “label” and “model class”."),
         (b'label,model class\nbird,"hen\n', "a.csv", "it is no line of a CSV file"),
