@@ -54,9 +54,9 @@ class SensitivityRow:
 def sensitivity(
     changes: Changes, case: Numbers, group: Numbers, names: Sequence[str], weighing: Weighing = "source"
 ) -> tuple[SensitivityRow, ...]:
-    """Return a row for each name, the most harmful first. Rows with too few test cases come last; of these, rows with
-    the most newly wrong test cases come first. Each pair of `case` and `group` says that a test case (by index) has an
-    edit (by index in `names`). Repeated pairs count once. Test cases with unknown values are left out.
+    """Return a row for each edit that a test case has, the most harmful edit first. For each i, the test case `case[i]`
+    has the edit `names[group[i]]`. Repeated pairs count once. Test cases with unknown values are left out. Rows with
+    too few test cases come last, sorted by their number of newly wrong test cases, the largest number first.
     """
     known = np.isfinite(changes.after) & np.isfinite(changes.before)
     inside = known[case]

@@ -12,9 +12,9 @@ its errors (prediction-powered inference, Angelopoulos et al. 2023, Science 382;
 Intervals are quantiles of random draws. Each draw gives sources random weights (the Bayesian bootstrap of Rubin 1981,
 Annals of Statistics 9). One imagined source represents unseen sources: its images are all right, all wrong and invalid,
 or all wrong and valid. If sources weigh the same and each source's share is 0 or 1, the interval is the mid-P form of
-the interval of Clopper and Pearson (1934, Biometrika 26), otherwise of the bounds of Gaffke (2005). Votes of single
-workers give each judged image a random true state in each draw (`worker_errors`). Images of unknown validity count as
-invalid for an interval's lower end, and as valid for its upper end (Manski 1989, Journal of Human Resources 24).
+the interval of Clopper and Pearson (1934, Biometrika 26). Otherwise, it is the mid-P form of the bounds of Gaffke
+(2005). In each draw, judged images get random true states, based on each worker's votes (`worker_errors`). Images of
+unknown validity are invalid for the lower end, and valid for the upper end (Manski 1989, J. Human Resources 24).
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Judged(Columns):
 
 @dataclass(frozen=True)
 class ValidityEffect:
-    """An error rate, and the part of it on valid images, as shares, 0 to 1. If something is unknown, a figure has no
-    value, but bounds `low` and `high` and a reason `why`.
+    """Error rate of a model, and estimates of how many errors are on valid images, as shares from 0 to 1. A figure
+    without a value gives the reason `why`, and bounds `low` and `high` if the bounds are known.
     """
 
     as_measured: Figure
@@ -101,7 +101,7 @@ class ValidityEffect:
     by_strata: Figure
     """Share of images that are wrong and valid, estimated stratum by stratum."""
     with_score: Figure
-    """Share of wrong and valid images, estimated from scores. Votes correct the scores. No value without scores."""
+    """Share of images that are both wrong and valid, estimated from scores, which votes correct."""
     among_valid: Figure
     """Share of wrong images among the valid images: the error rate if reviewers removed all invalid images."""
     at_least: Figure
@@ -118,7 +118,7 @@ class ValidityEffect:
     """Number of images on which people reached a consensus."""
     discarded: int
     control_answers: int | None
-    """Number of answers to control items. They show how often workers err. None without single votes."""
+    """Number of answers to control items, which show how often workers err. None without each worker's votes."""
     not_judged_in: tuple[str, ...]
     chosen: str = ""
     """Description of how judged images were chosen; "" if at random within the strata."""
@@ -197,9 +197,9 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 
 
 class _Table:
-    """Weights of all images, added up by source, and the judged images. A *cell* is the wrong or the right images of a
-    stratum, with the number 2 * stratum + wrong. Images that the sample could not include have further cells. A *pool*
-    is one or several cells, all wrong or all right, that share one estimate of the valid share.
+    """Weights of all images, added up by source, and the judged images. In each stratum, *cell* 2 * stratum holds the
+    images that the model gets right, and cell 2 * stratum + 1 the wrong images. Images that the sample cannot include
+    have further cells. A *pool* is a group of right cells, or of wrong cells, with one estimate of the valid share.
     """
 
     def __init__(self, columns: Judged, strata: int, weighing: Weighing) -> None:
@@ -267,8 +267,8 @@ class _Table:
 
     @cached_property
     def chance_valid(self) -> Floats:
-        """Probability that each judged image is valid. Without single votes, an image without a consensus gets the
-        share of valid images in its pool. With single votes, the state "hard" counts as one half.
+        """Probability that each judged image is valid. If true states are drawn from workers' votes (`states`), each
+        draw of "hard" (undecidable) counts one half. Otherwise, images without consensus get their pool's valid share.
         """
         valid, hard = (self.states == VALID).mean(axis=0), (self.states == HARD).mean(axis=0)
         if len(self.states) > 1:
@@ -303,7 +303,7 @@ class _Table:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Least and largest share of wrong and valid images: with all unknown images invalid, and with all valid."""
+        """Least and largest possible share of images that are both wrong and valid, if some validity is unknown."""
         wrong, left = self.of_wrong, self.held.without_consensus[self.asked]
         low, high = (self._share(np.where(left, valid, self.chance_valid)) for valid in (0, 1))
         mass, unknown = self.mass[: self.pools][wrong], float(self.mass[self.pools])
@@ -344,9 +344,9 @@ class _Table:
 
 
 def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
-    """Return each cell's pool, -1 if its valid share is unknown, and the weight of its judged images. A cell with
-    `FEWEST_OF_STRATUM` judged images is a pool. All cells with fewer form one pool together. A cell without judged
-    images joins them only if the sample looks random over all cells; otherwise it is unknown.
+    """Return the number of each cell's pool (-1 for none), and the weight of each cell's judged images. A cell forms
+    its own pool if all its images, or at least `FEWEST_OF_STRATUM`, are judged. The other cells with judged images form
+    one pool. If the sample looks random, this pool also gets cells without judged images, and if small, other cells.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -383,7 +383,7 @@ class _Draws:
         """Mean weight of a source's judged images in each pool. One imagined, additional source has this weight."""
         wrong_ones = self._place[table.of_wrong[table.asked_pool]]
         self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
-        """Mean number of judged wrong images of a source with such images. An imagined source gets as many."""
+        """Mean number of judged images on which the model is wrong, over sources with such images."""
         begins = range(0, draws, TOGETHER)
         figures = np.concatenate([self._some(begin, min(TOGETHER, draws - begin)) for begin in begins], axis=1)
         self.wrong, self.low, self.high, self.mended_low, self.mended_high, self.times_valid = figures[:6]
@@ -470,8 +470,8 @@ def contradiction_of(judged: Judged) -> str:
     """Return a sentence on why two studies cannot both be true; "" if they can, or if there is only one study.
 
     If a model is wrong on a share e of all images, and at most a share v of the wrong images is valid, then at most a
-    share 1 - e x (1 - v) of all images is valid. One study gives v. The other study gives e and found some number of
-    valid images. If this number or more has a probability below `LIKELY` at the largest share, the studies contradict.
+    share 1 - e x (1 - v) of all images is valid. Study A gives v. Study B gives e and the number of its valid images.
+    The studies contradict each other if this largest share gives so many valid images a probability below `LIKELY`.
     """
     from scipy import stats
 
