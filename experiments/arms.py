@@ -111,7 +111,7 @@ def tested(number: int, on: str) -> Scene:
 def mixed(number: int) -> tuple[Image.Image, Image.Image]:
     """Return the picture of an unseen subject in front of another scene's background, and the subject's mask (white).
 
-    Both are put together at a larger size, so that no rim of the old background remains.
+    Subject and background are combined at a larger size, so that no rim of the old background remains.
     """
     scene, chance = tested(number, ON_FAIR), random.Random(f"place {number}")
     label = OBJECT_CLASSES[(number + chance.randrange(1, len(OBJECT_CLASSES))) % len(OBJECT_CLASSES)]
@@ -131,7 +131,7 @@ def target(scene: Scene) -> int:
 
 
 def kept_images(driver: Driver, name: str, number: int) -> list[Image.Image]:
-    """Make images of the source `number` with the recipe `name`. Return, in order, the images that no check fails."""
+    """Make images of the source `number` with the recipe `name`. Return, in order, the images that fail no check."""
     own, scene = recipe_of(name), source(number)
     settings = own.settings_in(driver.profile)
     for section, values in RECIPES[name].items():

@@ -1,8 +1,8 @@
 """Compare recipes on the same drawn sources: `python -m experiments.compare_recipes --results FILE`.
 
-Each recipe makes test cases of every source with the demo profile, and also redraws the source without an edit. The
-drawn world knows what each image should show, judge models read what it shows, and the demo's models under test predict
-it. The file gets a line per source, so that a stopped run can resume. `--out FILE` writes the report as Markdown.
+Each recipe makes test cases of every source with the demo profile, and also redraws the source without an edit. Judge
+models tell whether an image shows its drawn scene with the edits. The demo's models under test predict the image. FILE
+gets a line per source, so that a stopped run can resume. `--out REPORT` writes the report as Markdown.
 """
 
 from __future__ import annotations

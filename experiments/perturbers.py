@@ -71,7 +71,7 @@ def held_out(count: int, own: float) -> Iterator[Example]:
 
 
 def score(example: Example, text: str) -> Score:
-    """Score the caption `text` as a reply to the request in `example`. The world's words tell the type of an edit."""
+    """Score the caption `text` as a reply to the request in `example`. The changed words tell the type of an edit."""
     differences = changes(example.caption, text)
     passed = not failed(counterfactual_checks(example.caption, CounterfactualCaption(text, ()), example.task))
     edit = any(edit_type_of(change.gone, change.came) == example.edit_type for change in differences)

@@ -7,11 +7,11 @@ random cells, all cells of two alternatives, or all cells of one label. Each sea
 of all) in rounds of `ROUND`, and learns after each round which of them are valid faults. One rule for all methods
 detects the weak cells (`evaluation.search.detected`).
 
-The goals were set before the first run, and are judged by 95 % intervals. On average over all arrangements, our search
-detects at least twice as many weak cells as the command `foretell` in a loop. In each arrangement, our search detects
-at least as many weak cells as Thompson sampling, and as Bayesian optimisation over CLIP's texts. At most 5 % of the
-detected cells are not weak. Some images of our search are random, to estimate the share of valid faults in the whole
-data set. The interval of this share contains the truth in 93 to 98 % of replays.
+Goals, set before the first run and judged by 95 % intervals. On average over all arrangements, our search should
+detect at least twice as many weak cells as the command `foretell` detects in a loop. In each arrangement, our search
+should detect at least as many weak cells as Thompson sampling does, and as Bayesian optimisation on CLIP's texts does.
+At most 5 % of the detected cells should not be weak. Some images of our search are random, to estimate the share of
+valid faults in the whole data set. The interval of this share should contain the truth in 93 to 98 % of replays.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Replay:
 
 
 Method = Callable[[Replay, int], Numbers]
-"""Search method: a function of the state of a search and a number of images. Returns each next image's cell."""
+"""Search method: takes the state of a search and a number of images. Returns the cells of the images to review next."""
 
 
 def ours(replay: Replay, size: int) -> Numbers:

@@ -283,7 +283,7 @@ def _require_same(folder: Path, training: Mapping[str, Any]) -> None:
     others = [difference for name, difference in names.items() if recorded.get(name) != training[name]]
     if others:
         raise UserError(
-            f"The folder {folder} holds a training with {' and '.join(others)}: remove it, or give another with --out."
+            f"{folder} holds a training with {' and '.join(others)}: remove this folder, or give another with --out."
         )
 
 

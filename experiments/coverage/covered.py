@@ -1,4 +1,4 @@
-"""Coverage (how often a figure's interval contains the true value) in a simulated world, and its table. Pure."""
+"""Measure coverage (how often a figure's interval contains the true value) in simulated worlds, and list it. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def covered(figure: str, world: Mapping[str, str], column: str, figures: Sequenc
 
 
 def table(found: Sequence[Covered]) -> list[str]:
-    """Return a Markdown section: a table with one figure's coverage in several worlds, and a summary."""
+    """Return a Markdown section: a table of one figure's coverage in several simulated worlds, and a summary."""
     heads, columns = list(found[0].world), list(dict.fromkeys(one.column for one in found))
     cells = {(tuple(one.world.values()), one.column): _cell(one) for one in found}
     lines = [f"## {found[0].figure[:1].upper()}{found[0].figure[1:]}", ""]
@@ -66,7 +66,7 @@ def table(found: Sequence[Covered]) -> list[str]:
 
 
 def summary(found: Sequence[Covered]) -> str:
-    """Describe how many worlds reach the coverage goal. For true values of 0, add how often intervals exclude it."""
+    """State how many simulated worlds reach the coverage goal. If the truth is 0, add how often intervals miss 0."""
     covers = [one.covers for one in found if one.covers is not None]
     above, below = sum(one > MOST for one in covers), sum(one < LEAST for one in covers)
     text = (

@@ -2,7 +2,7 @@
 
 A world has sources with test cases and an error rate. Errors on the same source are correlated. Each world is drawn
 many times, and the functions behind the page compute an interval each time. If few outcomes are possible, intervals
-contain the truth more often than 95 %: if nothing is ever wrong, each one begins at 0 and always contains it.
+contain the truth more often than 95 %. For example, if nothing is ever wrong, every interval contains the error 0.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SOURCES = (5, 10, 30, 100, 500)
 ERRORS = (0.0, 0.001, 0.005, 0.02, 0.1, 0.5, 0.98, 1.0)
 CORRELATIONS = (0.0, 0.3, 0.7)
 SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2, 3, 5, 8, 20)}
-"""Possible numbers of test cases of a source, by a name for the list. All numbers in a list are equally likely."""
+"""Named lists of how many test cases a source can have. All numbers in a list are equally likely."""
 REPETITIONS = 1000
 AGAIN = 10
-"""Factor of repetitions for a second measurement, which is made if coverage is below the goal."""
+"""Factor that multiplies the number of repetitions when a coverage below the goal is measured again."""
 AT_ONCE = 50
 """Number of repetitions that the simulation of the mIoU computes together."""
 PARTS = 20

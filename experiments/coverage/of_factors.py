@@ -90,7 +90,7 @@ WORLDS = (
 
 @dataclass(frozen=True)
 class FactorShares:
-    """Results of the repetitions in one world, as shares from 0 to 1."""
+    """Results of simulating one world (`FactorWorld`) many times, as shares from 0 to 1."""
 
     found: float | None
     """Share of repetitions that find the planted effect of two changes together. None if no effect is planted."""
@@ -145,7 +145,7 @@ def missed(world: FactorWorld, found: FactorShares, repetitions: int) -> str:
 
 
 def table(repetitions: int) -> list[str]:
-    """Return a part of the report in Markdown: the shares of all worlds."""
+    """Simulate all worlds (`WORLDS`), and return a table of their `FactorShares` in Markdown."""
     lines = [
         "## Factor experiment: which changes break a model together?",
         "",

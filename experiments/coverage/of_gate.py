@@ -21,8 +21,8 @@ FALSE, FOUND = 0.05, 0.90
 ERROR, CHANGED = 0.3, 0.08
 """Error of the old model, and share of test cases where only one of two equally good models is right."""
 INVALID_SHARE, JUDGED_SHARE = 0.2, 0.3
-"""Two shares of the test cases, in worlds with votes: the share of invalid test cases, and the share that people have
-judged. The new model errs more often on invalid test cases."""
+"""Share of invalid test cases, and share of judged test cases, in simulated worlds where people vote on test cases. In
+these worlds, the new model errs more often on invalid test cases than on valid test cases."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _false(world: GateWorld) -> dict[GateAnswer, bool]:
 
 
 def table(repetitions: int) -> list[str]:
-    """Return a part of the report in Markdown: how often the gate gives each answer, in all worlds."""
+    """Simulate all worlds (`WORLDS`), and return how often the gate gives each answer, as a table in Markdown."""
     lines = [
         "## Gate: is a new model worse than an old one?",
         "",

@@ -19,7 +19,7 @@ IMAGES = 100
 
 
 def measurements(repetitions: int) -> list[Measurement]:
-    """Return one measurement per world. Each simulates `repetitions` studies."""
+    """Return one measurement for each combination of settings. A measurement simulates `repetitions` studies."""
     return [
         partial(measured, sources, area, valid, correlation, repetitions, seed=0)
         for sources, valid, correlation, area in product(SOURCES, VALID, CORRELATIONS, AREAS)
@@ -27,8 +27,8 @@ def measurements(repetitions: int) -> list[Measurement]:
 
 
 def measured(sources: int, area: float, valid: float, correlation: float, repetitions: int, seed: int) -> list[Covered]:
-    """Simulate one world. `area` is the true AUC, and `valid` the share of valid images. `correlation` is how strongly
-    scores and validity correlate between images of one source.
+    """Return how often the intervals of simulated studies contain the true AUC `area`. `valid` is the share of valid
+    images. `correlation` is how strongly scores and validity correlate between images of one source.
     """
     drawn = _worlds(sources, area, valid, correlation, np.random.default_rng(seed))
     world = {"sources": str(sources), "valid": f"{valid:.0%}", "correlation": f"{correlation:g}"}

@@ -44,7 +44,7 @@ SPREADS = (
 
 
 def measurements(repetitions: int) -> list[Measurement]:
-    """Return one measurement for each world, with `repetitions` repetitions."""
+    """Return one measurement for each combination of settings. A measurement simulates `repetitions` studies."""
     return [
         partial(measured, seeds, accuracy, layout, spread, repetitions, seed=0)
         for seeds, layout, spread, accuracy in product(SEEDS, LAYOUTS, SPREADS, ACCURACIES)

@@ -1,8 +1,8 @@
 """Measures how often the intervals of `validity_effect` contain the truth, in simulated studies. Pure.
 
-In every world, sources have unequal numbers of test cases: more if the model is seldom wrong on them. Within a source,
-wrong answers have a correlation of 0.3, and so has validity. Each repetition draws new sources, images, sample and
-votes.
+Sources have unequal numbers of test cases. A source on which the model is seldom wrong has more test cases. Wrong
+answers on images of one source have a correlation of 0.3. The validity of these images has the same correlation. Each
+repetition draws new sources, images, judged images and votes.
 
 In two kinds of studies, intervals contain the truth in more than 98 % of the repetitions. If only accepted images are
 judged, the bounds allow for any validity of the other images. If ten images are judged, the model is wrong on about

@@ -1,8 +1,8 @@
-"""Measures how well the checks of images work: defects found, defects missed, and good images failed. `python -m
+"""Measures how many broken images the checks of images find, and how many good images pass them. `python -m
 experiments.demo_report.checks` writes the section on checks in docs/demo-report.md, as the last step of `make
 demo-report`.
 
-The drawn world knows each image's true defects. The checks' thresholds were set on other images (`demo.calibrate`).
+The true defects are known, as scenes are drawn (`demo.check_truth`). `demo.calibrate` set thresholds on other images.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CheckFindings:
         self.checks.append((*checks_of(drawn, clip), *masked))
 
     def rows(self) -> list[Row]:
-        """Return two rows: how often a broken image does not pass all checks, and how often a good one fails none."""
+        """Return two shares: broken images with a failed or undecided check, and good images without a failed check."""
         pairs = list(zip(self.truths, self.checks, strict=True))
         stopped = [not all(check.passed for check in checks) for truth, checks in pairs if truth.broken]
         failed = [any(check.passed is False for check in checks) for truth, checks in pairs if truth.broken]

@@ -137,8 +137,8 @@ def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
 
 
 def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
-    """Return the compared ways of drawing by name: from noise, and edited. Each entry of `extra` adds a way that edits
-    with other settings, given as JSON.
+    """Return the ways of drawing to compare, by name. `NOISE` draws from noise. `EDITED` edits the source. Each entry
+    of `extra` adds a way that edits with other settings. The entry is the way's name, and has the settings as JSON.
     """
     drawing = profile.settings.generation.model_copy(update={"start": "noise"})
     from_noise = profile.settings.model_copy(update={"generation": drawing})

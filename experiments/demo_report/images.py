@@ -50,7 +50,7 @@ class Overlap:
 
     @property
     def value(self) -> float:
-        """IoU, 0 to 1, or NaN if neither mask ever showed the class."""
+        """IoU, 0 to 1. NaN if no true mask and no mask of the judges shows the class."""
         return self._both / self._either if self._either else math.nan
 
 

@@ -1,9 +1,9 @@
 """The editor LEDITS++, to compare our editor with it: the real class of diffusers with the demo's weights.
 
 LEDITS++ inverts a source without any text. Then it adds what the changed caption names, and removes what the source's
-caption names. It draws without a control image. Its reconstruction is exact only if the last step is like the other
-steps: with noise, and of second order. The setting `final_sigmas_type="sigma_min"` keeps the noise in the last step.
-The setting `lower_order_final=False` keeps the last step of second order, even with fewer than 15 steps.
+caption names. It draws without a control image. Its reconstruction is exact only if the last denoising step has noise
+and is of second order. The setting `final_sigmas_type="sigma_min"` keeps the noise in the last step. The setting
+`lower_order_final=False` keeps the last step of second order, even with fewer than 15 steps.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ def image_rows(walks: list[Walk], driver: Driver, sheet: Path | None) -> list[Ro
 
 
 def document(measured: Measured, seconds: float, sheet: str) -> str:
-    """Return the report as Markdown. `seconds` is the time that it took. `sheet` is the name of its image file."""
+    """Return the report as Markdown. `seconds` is how long measuring took. `sheet` is the image file to show."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     failed = measured.missed()
     result = "Every floor is reached." if not failed else "**Not reached:** " + "; ".join(failed) + "."

@@ -64,8 +64,8 @@ def measure() -> dict[str, float]:
 
 
 def walk_through(driver: Driver, settings: Settings) -> list[float]:
-    """Return two times in seconds, from the image to the last test case: of a road scene and of an object scene. A
-    first run before them only warms up.
+    """Run the pipeline on an object scene and on a road scene. Return the seconds that each run takes from the image to
+    the last test case. An additional run before these runs warms up, and does not count.
     """
     families = {random_scene(FIRST_SEED + number).family: number for number in range(20)}
     walks = [start_walk(number, driver.profile) for _, number in sorted(families.items())]

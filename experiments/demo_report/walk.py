@@ -244,7 +244,7 @@ def can_be_judged(edit: Edit) -> bool:
 
 
 def expected_facts(facts: Facts, edits: Sequence[Edit]) -> Facts:
-    """Return the facts of a caption after these edits, if it is correct."""
+    """Return the facts that a caption should state after these edits. Before the edits, `facts` are true."""
     for edit in edits:
         old, new = canonical(edit.keyword), canonical(edit.alternative)
         if edit.edit_type == "weather":

@@ -1,7 +1,7 @@
-"""Simulated annotators who err as people do: many on the same hard images, and some by often saying yes.
+"""Simulated annotators who err as people do. Many annotators err on the same hard images. Some say yes too often.
 
 They behave like the simulated workers of `study.simulate`, but vote without HTTP. Control items and the consensus rule
-are the same as in every study. The drawn world knows the right vote on each image.
+are the same as in every study. The right vote on each image is known, as the image was made from a drawn scene.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Breaking:
 
     @property
     def other_things_named(self) -> Figure:
-        """Share of the things without a known weakness for which `by_thing` shows harm beyond chance."""
+        """Share of things with harm beyond chance in `by_thing`, among all things without a known weakness."""
         names = [row.name for row in self.by_thing if not row.name.startswith(LEFT_OUT)]
         return _named(self.by_thing, [name for name in names if name not in self.taught_wrong])
 
@@ -83,7 +83,7 @@ def _named(rows: Sequence[SensitivityRow], names: Sequence[str]) -> Figure:
 
 
 def thing(word: str, label: str) -> str:
-    """Return the name of a word and a class in tables, such as "red bird"."""
+    """Join a word and a class label to the name of a thing, such as "red bird"."""
     return f"{word} {label}".strip()
 
 

@@ -100,7 +100,7 @@ def recipe_of(quota: Quota | None) -> str:
 
 
 def plan_text(family: Family, data: Path, size: Size, quota: Quota | None) -> str:
-    """Return a batch's plan: test cases of a quota's sources, or reconstructions of all sources without a quota."""
+    """Return the plan of a batch: make test cases of the quota's sources. For None: reconstruct all sources."""
     if family == "object":
         task = 'kind = "classification"'
     else:

@@ -41,14 +41,14 @@ Kind = Literal["left out", "taught wrongly", "taught wrongly at times", "not pla
 
 @dataclass(frozen=True)
 class Found:
-    """Weak cells that one order of review finds. A cell is found once a valid wrong image of it is seen."""
+    """Weak cells that one order of review finds. A found cell has a seen image that is valid and predicted wrongly."""
 
     order: str
     apfd: float | None
     images: Mapping[float, int]
     """Number of images that are reviewed first, for each share of all images."""
     cells: Mapping[float, Floats]
-    """By share of images reviewed: a value per weak cell, 1 if found, else 0. For a random order, the mean of many."""
+    """Values of all weak cells, by share of images reviewed: 1 if found, else 0. Random orders have mean values."""
 
     def at(self, budget: float) -> float:
         """Return the number of weak cells found in the first images. `budget` is the share of images that are seen."""
@@ -57,8 +57,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Prioritising:
-    """Results of all orders of review. `orders` has the orders of all test cases. `before` has the orders that can be
-    chosen before any image is made, for the test cases of the test and tune splits.
+    """Results of all orders of review, by name. The orders in `orders` sort all test cases. The orders in `before` sort
+    the test cases of the test and tune splits, and do not depend on the images of these test cases.
     """
 
     weak: Mapping[Cell, Kind]
@@ -106,8 +106,8 @@ def _kind(label: str, word: str) -> Kind:
 
 
 def ours(found: Read, rows: Numbers, seed: int = 4) -> Numbers:
-    """Return some cases in the studio's order: those first that are probably wrong and valid. Votes on other sources
-    predict validity. A case moves back if earlier ones belong to the same cell.
+    """Sort the cases `rows` in the studio's order. A case comes early if its image is probably valid and its prediction
+    is probably wrong. Votes on other sources predict validity. A case moves back if earlier cases share its cell.
     """
     wrong = wrong_cases(found).astype(np.float64)
     score = score_of_each(found, seed)

@@ -136,7 +136,7 @@ class Judged:
 
 
 def slots_of(scene: Scene, caption: str, edit: Edit) -> list[tuple[str, str]] | None:
-    """Return the parts of a scene that an edit changes, with their new words. None if the world has no such edit."""
+    """Return the parts of a scene that an edit changes, with their new words. None if no scene can show the edit."""
     words = _WORDS.get(edit.edit_type, ())
     if canonical(edit.keyword) not in words or canonical(edit.alternative) not in words:
         return None

@@ -93,7 +93,7 @@ class Parts:
 
     @cached_property
     def pictured(self) -> Mapping[Side, Mapping[Path, Pictured]]:
-        """All images, originals and images made from them, by split and then by file."""
+        """Originals, test cases and reconstructions, by split and then by file."""
         by_side: dict[Side, dict[Path, Pictured]] = {one: {} for one in SIDES}
         files = [(one, self.data / one.key) for one in self.found.sources]
         files += [

@@ -30,7 +30,7 @@ class Size:
     studies: int
     """Number of simulated studies whose intervals are compared with the truth."""
     study_sources: int
-    """Number of sources in each of these simulated studies."""
+    """Number of sources in each simulated study that `studies` counts."""
     seeds: int
     """Number of times that each arm (way to train) is trained, each with another random seed."""
     updates: int

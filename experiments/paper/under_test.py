@@ -1,5 +1,5 @@
-"""Train the models under test of the paper's questions: small networks, briefly, on fair days only, with some wrong
-labels. So they also err on originals, and we know where and why.
+"""Train the small networks that the paper's experiments test. Training is brief, shows only fair (sunny or cloudy)
+days, and has some wrong labels. So the networks also err on originals, and we know where and why.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class ShareValid:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """Result of one simulated study of images that are drawn at random, at most one per source."""
+    """Result of one simulated study. Its images are a random sample, with at most one image per source."""
 
     images: int
     discarded: int
@@ -78,7 +78,7 @@ class Validity:
     """Results of RQ1 for one task."""
 
     by_type: tuple[ShareValid, ...]
-    """Counts for all test cases first, then for each edit type."""
+    """Entry for all test cases, followed by an entry for each edit type."""
     broken_by: tuple[tuple[str, int], ...]
     """Defects of the broken images, with the number of images that have each one."""
     study: StudyResult

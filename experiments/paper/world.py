@@ -1,8 +1,8 @@
 """Draws the source images of the paper's experiments: scenes of fair (sunny or cloudy) days, whose content is known.
 
-The models under test learn from fair days alone. They get two of Domino's three kinds of weaknesses (Eyuboglu et al.
-2022): conditions missing from the training, such as fog, and wrong labels in it, such as for red birds. This module
-knows no models.
+The models under test learn only from fair days. They get two of Domino's three kinds of weaknesses (Eyuboglu et al.
+2022): conditions that training lacks, such as fog, and things that training labels wrongly, such as red birds. This
+module uses no models.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ edits that hurt least. So errors are unevenly distributed, as in real data."""
 SHIFTS: tuple[dict[str, str], ...] = ({"weather": "foggy", "time": "day"}, {"weather": "sunny", "time": "night"})
 """Conditions of the shift set: weather and time of day of its scenes, in turn."""
 SPLIT = "unseen by the models under test"
-"""Split that the data set names for every source."""
+"""Name of the split to which the evaluation assigns every source."""
 
 
 @dataclass(frozen=True)

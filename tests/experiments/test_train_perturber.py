@@ -214,7 +214,7 @@ def test_a_training_that_was_stopped_goes_on_from_its_checkpoint(bases: Path, tr
 def test_other_settings_do_not_go_on_with_a_training(bases: Path, trained: tuple[Path, Ended]) -> None:
     refused = train(bases, "--rank", "4")
     assert refused.code == 2
-    assert f"The folder {trained[0]} holds a training with other settings: remove it" in refused.printed
+    assert f"{trained[0]} holds a training with other settings: remove this folder" in refused.printed
 
 
 @pytest.mark.parametrize(("base", "noted"), [("other", True), ("deeper", True), ("deeper", False)])
