@@ -218,7 +218,7 @@ class CocoSource(Source):
         return self.files.has(path) if self.in_place else by_form(self._known, path) is not None
 
     def _place_of(self, table: _Table, named: str) -> str | None:
-        """Return the path of an image of the list: in the list's folder, else the only file of this name; or None."""
+        """Return an image's path: `named` in the list's folder, `named` itself, or the only file of that name."""
         path = joined(table.folder, _path(named))
         if self.in_place:
             return path

@@ -29,7 +29,7 @@ MOST_ROWS = 2_000_000
 def require_few(rows: int) -> None:
     """Raise UserError if a table has more than `MOST_ROWS` rows."""
     if rows > MOST_ROWS:
-        raise UserError(f"It has more than {MOST_ROWS:,} rows: split it into smaller tables.")
+        raise UserError(f"The table has more than {MOST_ROWS:,} rows: split it into smaller tables.")
 
 
 class ArrowFile:

@@ -330,7 +330,7 @@ def report_hidden(what: str, count: int, report: Report) -> None:
 
 
 class Inner:
-    """The files inside one folder of other `files`. Names are relative to this folder."""
+    """The files of a data set that lie inside one of its folders. Names are relative to this folder."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files, self._folder = files, folder
@@ -481,7 +481,7 @@ def names_by_form(names: Iterable[str]) -> dict[str, str]:
 
 
 def by_form(known: Mapping[str, T], name: str) -> T | None:
-    """Return the value in `known` for a name, or else for the name's composed Unicode form; None without either."""
+    """Look up a name in `known`. If it is missing, look up its composed Unicode form. None if that is missing too."""
     value = known.get(name)
     return known.get(composed(name)) if value is None else value
 

@@ -133,7 +133,7 @@ def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> D
         if next(source.find(chosen), None) is None:
             why = "".join(f" {row.file}: {row.reason}" for row in report.rows[before : before + 1])
             raise UserError(
-                f"{source.files.name} holds no {known.title}: it needs {known.expected}.{why}", field="root"
+                f"{source.files.name} holds no {known.title}: this format needs {known.expected}.{why}", field="root"
             )
         survey = source.survey(chosen)
     try:

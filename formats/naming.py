@@ -45,7 +45,7 @@ class Names:
         """Next number to try for each name. It saves time if many names are equal."""
 
     def take(self, words: str) -> str:
-        """Return a safe name for a text that no earlier call returned."""
+        """Turn a text into a safe name that no earlier call returned."""
         stem = name_of_file(unicodedata.normalize("NFC", words))
         name, short = stem, stem[: LONGEST - 10]
         number = self._next.get(folded(short), 2)
@@ -80,7 +80,7 @@ def choose_split(split: str, there: Iterable[str], what: str) -> str:
 
 
 def choose_option(option: str, value: str, there: Sequence[str]) -> str:
-    """Return `value` if it is in `there`, or for "" the only element of `there`. Raises UserError otherwise."""
+    """Return `value` if it is in `there`. For an empty `value`, return the only element. Otherwise, raise UserError."""
     if value in there:
         return value
     if not value and len(there) == 1:

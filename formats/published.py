@@ -90,7 +90,7 @@ class CubSource(ClassPaths):
 
 
 class IwildcamSource(TableSource):
-    """Reads iWildCam from WILDS. metadata.csv has the images of train/ and their splits, categories.csv the names."""
+    """Reads iWildCam from WILDS. metadata.csv lists images of train/ with splits. categories.csv lists class names."""
 
     unnamed = "No row of metadata.csv names it: add one, or take the file away."
 

@@ -73,8 +73,8 @@ def read(
     `layout` is the name of a format, or "" to guess it. `classes` has the class names by mask number, for files without
     them. `labels` are the allowed labels, None for any. Refused files get a row in the report. Pass a `report` to see
     its rows early. `each` is called with every example in the order of the files, after the example's files are
-    written. It may move these files, and returns True to keep the example. With `each`, the result has no examples. Of
-    two files with equal content, the second is passed only if the first was not kept.
+    written. It may move these files, and returns True to keep the example. With `each`, the result has no examples.
+    A file with the same content as a kept example is refused.
 
     Raises UserError if the source cannot be read at all, the format is unknown, or the disk is full. An exception from
     `progress`, such as Cancelled, stops the import.

@@ -1,5 +1,5 @@
-"""Read `records.jsonl` of an export. It has details of the examples that the format itself cannot hold. A line is read
-together with its example. Only its offset is in memory before, as there may be a million lines.
+"""Read `records.jsonl` of an export. This file also has details of examples that the export's format cannot hold. Its
+lines stay on disk until their examples are read, as there may be a million lines. Memory holds only their offsets.
 """
 
 from __future__ import annotations

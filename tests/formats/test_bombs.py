@@ -15,7 +15,7 @@ REFUSED = {
     "digits of JSON": "The line cannot be read",
     "cells of CSV": "It has 500001 cells for 2 columns",
     "a cell of CSV": "would unpack to far more",
-    "rows of Parquet": "It has more than 2,000,000 rows",
+    "rows of Parquet": "The table has more than 2,000,000 rows",
 }
 
 
