@@ -92,7 +92,7 @@ class SceneSource(PathSource):
     """Reads images from a folder for each split, and masks from a second tree with the same folders."""
 
     around: tuple[str, ...] = ("",)
-    """Folders in which the data set may lie within the files."""
+    """Possible top folders of the data set, tried in this order. "" is the folder that contains all files."""
     images = ""
     """Folder that contains all images. The regex `path` matches the images' paths below this folder."""
     mask = ""

@@ -96,7 +96,7 @@ class Source:
         return list(dict.fromkeys(found.split for found in self.find()))
 
     def chosen(self, split: str | None) -> list[str]:
-        """Return all splits for None, or else the given split; empty if the set does not have it."""
+        """Return the names of all splits if `split` is None. Otherwise return `split`, or [] if it is missing."""
         return [name for name in self.splits() if split in (None, name)]
 
     def survey(self, split: str) -> Survey:
@@ -161,7 +161,7 @@ class Tally:
         self._count[reason] += 1
 
     def tell(self) -> None:
-        """Add a row to the report for each reason, with the number of files."""
+        """Report each noted reason once, with the first file that it concerns and the number of such files."""
         for reason, count in self._count.items():
             more = f" So it is for {count:,} in all." if count > 1 else ""
             self._report.changed(self._first[reason], f"{reason}{more}")
@@ -182,7 +182,7 @@ def number_of(name: str, own: int, common: dict[str, int]) -> int:
 
 
 def upright_mask(mask: bytes, data: bytes) -> bytes:
-    """Turn a mask upright if it lies like the picture in the file `data`. Raises UserError if that is unclear."""
+    """Return a mask upright, turned like the picture `data` (EXIF) if needed. Raises UserError if that is unclear."""
     image = opened(data)
     orientation = orientation_of(image)
     if not 2 <= orientation <= 8:
@@ -291,7 +291,7 @@ class Places:
 
 
 class Latest(Generic[T]):
-    """Cache of the values used last. Threads that need a value that is being made wait for it."""
+    """Cache of the values used last. If one thread makes a value, other threads that need the value wait."""
 
     def __init__(self, make: Callable[[str], T], most: int) -> None:
         self._make, self._kept, self._lock = make, latest.Latest[T](most), threading.Lock()

@@ -60,7 +60,7 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 class TableSource(Source):
-    """Reads the images that the tables of a data set name."""
+    """Reads a data set whose tables list the images."""
 
     unnamed = "No row names it: add one, or take the file away."
 

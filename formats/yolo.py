@@ -183,7 +183,7 @@ class YoloSource(Source):
 
 
 def claims(files: Files) -> bool:
-    """Return True if there is a list of classes, and images have text files, even unreadable ones."""
+    """Return True if there is a list of classes, and an image has a text file. The text file may be unreadable."""
     source = YoloSource(files, Report(), {})
     return bool(source.names) and any(source.text_of(name) for name in source.images())
 
