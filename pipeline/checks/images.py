@@ -22,8 +22,8 @@ from pipeline.conditioning import edges
 from pipeline.seams import Embedder, Vector
 
 EDGES_KEPT = 0.6
-"""Threshold of the check "edges kept". If the same drawn scene is drawn with other colours or weather, 0.80 to 1.00 of
-its edges are kept (5th to 95th percentile). In another scene 0.14 to 0.50 are."""
+"""Threshold of the check "edges kept". If a synthetic scene is drawn in other colours or weather, the image keeps
+0.80 to 1.00 of the edges (5th to 95th percentile). An image of another scene keeps 0.14 to 0.50 of the edges."""
 EDGES_IN_PLACE = "edges in place"
 """Name of the edge check for an image drawn without a control image. Its values were measured on 120 drawn scenes at
 128 and 512 pixels. 90 % of the values lie in these ranges: 0.24 to 1.00 for the same scene with other colours, light or
@@ -53,14 +53,14 @@ BANDS: Mapping[str, Band] = {
     SUBJECT_FOUND: Band(failed_below=0.5, passed_from=0.5),
     SUBJECT_SIZE: Band(failed_below=1 / 1.1, passed_from=1 / 1.1),
 }
-"""Thresholds of the checks, for an embedder whose profile sets none (`demo.calibrate` sets the thresholds of the demo).
+"""Thresholds of the checks, used if the profile sets none (`demo.calibrate` sets the thresholds of the demo's profile).
 
 The thresholds of "fits its caption" and "edit direction" are from InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023,
 section 3.1), which selected edited images with CLIP. InstructPix2Pix required a similarity of 0.75 between source and
-image, since its edits leave most of the image alone. Here a change of weather alters every pixel, so 0.6 is enough. An
-edit shows, and a label is seen, if the image is nearer to its intended text than to any other. "forms kept" never fails
-an image and only shows where to look: it was measured on drawn scenes only (see docs/demo-report.md), where texture
-does not mislead."""
+image, since its edits leave most of the image alone. Here a change of weather alters every pixel, so 0.6 is enough. The
+checks "edit shows" and "label seen" pass if the image is nearer to its intended text than to any other text compared.
+"forms kept" never fails an image, but asks a person to look: its limit was measured on the demo's scenes, where texture
+does not mislead (see docs/demo-report.md)."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
 """Thresholds of `EDGES_IN_PLACE`: half of the scenes that were moved sideways fail, and most others pass."""
 FORM_SIDE = 128
@@ -266,7 +266,7 @@ def forms_kept(
 
 
 def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return gradients (height, width) of RGB pixels to the right and down, from each pixel's steepest channel."""
+    """Return the gradients to the right and down, each (height, width), of the steepest RGB channel at each pixel."""
     import cv2
 
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), 0.7)

@@ -54,7 +54,7 @@ class Factor:
 
 
 FACTORS: Mapping[str, Factor] = DataTable(__file__, Factor, "factors")
-"""Questions to the judge, by the name of the check that the answer becomes."""
+"""Questions to the judge. Each key is the name of the check that reports the judge's answer."""
 _PROMPT = DataTable(__file__, str, "prompt")
 SCHEMA = object_schema(
     {"reason": text_schema(1, LONGEST_REASON), "answer": {"type": "string", "enum": ["yes", "no", CANNOT_TELL]}}
@@ -64,7 +64,7 @@ SCHEMA = object_schema(
 
 @lru_cache(maxsize=1)
 def questions_key() -> str:
-    """Return a hash of the judge's prompt and questions. Answers are comparable only if both are equal."""
+    """Return a hash of the judge's prompt and questions. Answers are comparable if their hashes are equal."""
     return hashlib.sha256(Path(__file__).with_suffix(".toml").read_bytes()).hexdigest()[:12]
 
 

@@ -20,10 +20,10 @@ class Change:
     came: str
     """The new words. "" if words were only removed."""
     keyword: str
-    """Words to replace: `gone`. If `gone` or `came` is empty, an unchanged neighbouring word is added: the word before
-    the change. At the start of the text, the word after the change is added instead."""
+    """Words of the source to replace. If words were only added or only removed, the unchanged word before the change is
+    included. If the change is at the start of the text, the unchanged word after the change is included instead."""
     alternative: str
-    """Words that replace `keyword`: `came`. If a neighbouring word was added to `keyword`, it is added here too."""
+    """Words that replace `keyword`. If `keyword` includes an unchanged word, `alternative` includes that word too."""
 
 
 def changes(source: str, text: str) -> tuple[Change, ...]:
