@@ -102,7 +102,7 @@ def colour_of(name: str) -> Colour:
 
 
 def painted(mask: NamedMask, size: tuple[int, int]) -> Image.Image:
-    """Return a mask painted in ADE20K's colours, which the ControlNet for segmentation maps knows: RGB, of `size`."""
+    """Paint a mask in the ADE20K colours that the segmentation ControlNet expects. Return an RGB image of `size`."""
     numbers = np.asarray(resized(mask.image.convert("L"), size), np.uint8)
     table = np.zeros((256, 3), np.uint8)
     for number, name in mask.classes.items():

@@ -21,7 +21,7 @@ Matrix = tuple[float, float, float, float, float, float]
 LONGEST = 512
 """Long side, in pixels, at which GrabCut works."""
 EPSILON = 6.5
-"""Regularisation of the guided filter: 1e-4 times 255 squared. Differences far below 2.5 grey levels count as noise."""
+"""Regularisation of the guided filter: 1e-4 * 255**2. Differences far below its root (2.5 grey levels) are noise."""
 INSIDE, TRIES = 0.9, 20
 """Minimum share of a moved subject that must lie in the picture, and maximum number of random moves tried for that."""
 

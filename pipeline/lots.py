@@ -165,12 +165,12 @@ def draw(
     cancelled: threading.Event | None = None,
     at_once: int | None = None,
 ) -> None:
-    """Draw the images of works with an equal `shape_of` and save them in the works' stores. `at_once` is the batch size
-    (default: that of the settings, or the best for the model). The field `PlannedImage.batch` can fix the size of an
-    image's batch, and the image's place in it. Batches are filled up, and halved if memory runs out. If an image cannot
-    be made, or its source cannot be prepared, ImageFailed is emitted. Raises ValueError if shapes differ or a request
-    has no list of images, UserError if the profile cannot draw the images, CannotLoad, and Cancelled. Finished images
-    stay in the stores.
+    """Draw the images that the request of each work lists, and save them in the work's store. `shape_of` must
+    be equal for all works. `at_once` is the batch size (default: the size in the settings, or the best for the model).
+    `PlannedImage.batch` can fix the batch size and the row of an image. If memory runs out, the batch size is halved.
+    If an image or its source fails, ImageFailed is emitted and the other images are drawn. Raises ValueError if shapes
+    differ or a request has no list of images. Raises UserError if the profile cannot draw the images. Also raises
+    CannotLoad and Cancelled. Images that are finished before an error stay in the stores.
     """
     if any(work.request.images is None for work in works):
         raise ValueError("every request needs its list of images: plan the images first")

@@ -48,7 +48,7 @@ class Prompt:
         return Template(self.template).substitute({name: " ".join(str(v).split()) for name, v in values.items()})
 
     def without(self, name: str) -> Prompt:
-        """Return the prompt without a variable and the sentence around it. Other variables in that sentence stay."""
+        """Return the prompt without a variable and the text around it, up to a full stop or variable on each side."""
         pieces = re.split(r"((?<!\$)\$(?:[a-z_][a-z0-9_]*|\{[a-z_][a-z0-9_]*\}))", self.template, flags=re.IGNORECASE)
         for place in range(1, len(pieces), 2):
             if pieces[place].strip("${}") == name:

@@ -125,8 +125,8 @@ class MethodDescription:
     def mask_artifacts(
         self, settings: MethodSettings, mask: NamedMask, size: tuple[int, int]
     ) -> Mapping[str, Image.Image]:
-        """Draw the artifacts that depend on the mask anew from `mask`, as for a new image. Return each artifact by
-        name. `size` is the source's (width, height).
+        """Draw each artifact that depends on the mask of the source, using `mask` instead. Return the artifacts by
+        name. `size` is the (width, height) of the source.
         """
         return {}
 

@@ -182,8 +182,8 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return replace(request, start=start, negative_prompt=self._negative_prompt(prepared))
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
-        """Return the negative prompt of the settings, or else the caption of an inverted source, so that guidance
-        strengthens what differs from it (negative-prompt inversion). Return "" without guidance.
+        """Return the negative prompt of the settings. If the settings have none and the source is inverted, return the
+        source's caption (negative-prompt inversion): guidance then strengthens the edit. Return "" without guidance.
         """
         drawing = prepared.settings.generation
         if drawing.guidance <= 1:
@@ -217,8 +217,8 @@ class ControlNetDescription(MethodDescription):
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
     ) -> str:
-        """Return the prompt: the caption, and the label or protected classes. In its template, `$kept` has all of
-        these. `$shown` has those that the picture shows (`shown_classes`): a diffusion model draws all that it reads.
+        """Return the prompt. In the template, `$caption` is the caption, and `$kept` lists the label or all protected
+        classes. `$shown` omits classes that the picture lacks, since a diffusion model would draw these classes.
         """
         shown = shown_classes(counterfactual.text, task, classes_in_mask)
         template = prompts["diffusion"] if shown else prompts["diffusion"].without("shown")
@@ -279,8 +279,8 @@ class ControlNetDescription(MethodDescription):
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time of the inversion as a multiple of an image's time, or 0 without an inversion. A step of
-        inverting runs the network once per evaluation and once for the PSNR, a step of guided drawing twice.
+        """Return the time of the inversion divided by the time to draw an image, or 0 without inversion. An inverting
+        step runs the network once per evaluation and once for the PSNR. A guided drawing step runs the network twice.
         """
         drawing = _own(settings).generation
         evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)

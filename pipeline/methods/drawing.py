@@ -121,7 +121,7 @@ class DrawingMethod(ABC, Generic[R]):
 
     @abstractmethod
     def _compared(self, prepared: R, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
-        """Return further arguments of `image_checks` by name. `image` has the source's size, `drawn` the model's."""
+        """Return further arguments of `image_checks`. `image` has the source's size, and `drawn` the model's size."""
 
     @property
     def placing(self) -> str:
@@ -240,7 +240,7 @@ class DriftingMethod(DrawingMethod[R]):
 
 
 def part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
-    """Report step `done` of `total` in drawing `number` (from 0) as progress in `parts` drawings of equal length."""
+    """Report progress over `parts` equal drawings. The drawing with index `number` has done `done` of `total` steps."""
     on_step(number * total + done, parts * total)
 
 
@@ -265,5 +265,5 @@ def shown_classes(text: str, task: Task, classes_in_mask: InMask) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _named(text: str, protected: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the protected classes that a caption names. Cached, since each page of a run asks for every image."""
+    """Return the protected classes that a caption names. The result is cached, as a run's page calls this often."""
     return classes_in(text, Task("segmentation", protected=protected))

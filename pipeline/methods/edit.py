@@ -102,7 +102,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return max(1, at_once // len(own.swept)) if own.edit.full_sweep and own.swept else at_once
 
     def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return a key that includes the source, since a batch may redraw its source and can have only one source."""
+        """Return a key that differs between sources. So each batch has one source, which the batch may redraw too."""
         source = prepared.source
         region = None if source.region is None else image_sha(source.region)
         return super().together(prepared, counterfactual), image_sha(source.image), source.caption, region
@@ -272,7 +272,7 @@ def _settled(finish: Callable[[], TestCase]) -> bool:
 
 
 def _best(finishes: Sequence[Callable[[], TestCase]], settings: EditedSettings) -> TestCase:
-    """Return the best test case of a sweep, with the time of all its images and a check that reports its strength."""
+    """Return the best test case of a sweep, with the time of the whole sweep and a check that reports the strength."""
     cases = [finish() for finish in finishes]
     least = min(_failures(case) for case in cases)
     best = [case for case in cases if _failures(case) == least]

@@ -1,7 +1,7 @@
-"""The method `instruct`: an editor changes the source as an instruction says, such as "change sunny to snowy".
+"""The method `instruct`: an editing model changes the source as an instruction says, such as "change sunny to snowy".
 
-No control image keeps the shapes of the source. So two checks compare each image with the source: its edges (corrected
-for chance), and the outlines of pieces of its mask. An image fails below their thresholds. Before that, a picture that
+No control image keeps the shapes of the source. So two checks compare each image with the source. One check compares
+edges (corrected for chance), and one check compares outlines of pieces of the mask. Before these checks, a picture that
 was shifted or zoomed a little as a whole is moved back (`pipeline.checks.drift`).
 """
 
@@ -42,10 +42,10 @@ from pipeline.seams import (
 )
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
-"""Thresholds of this method's checks. `FORMS_KEPT` fails below 0.5, the mean score of unrelated outlines. Editors need
-this limit, as no control image keeps their outlines in place. `BANDS` is for methods with a control image: there the
-check never fails, but may ask a person to look. Scores of `forms_kept` on 25 drawn roads: 0.91 or more for unmoved
-roads, 0.68 or more in other weather or colours, and 0.39 or less for roads moved sideways by 3 % of the side."""
+"""Thresholds of this method's checks. The check `FORMS_KEPT` fails below 0.5, the mean score of unrelated outlines. An
+editing model needs this limit, as no control image keeps outlines in place. In `BANDS`, for methods with a control
+image, the check never fails, but may ask a person to look. On 25 drawn roads, scores are 0.91 or more for unmoved
+roads, 0.68 or more in other weather or colours, and 0.39 or less for roads moved sideways by 3 % of the width."""
 
 
 class InstructSettings(DriftingSettings):
