@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import torch
 
 SMALL = 16 * 16
-"""Maximum number of positions that a network level may have for its self-attention to be replaced. If every level has
-more, only that of the smallest level is replaced."""
+"""Maximum number of positions of a network level. Self-attention is replaced at levels up to this size. If every level
+is larger, self-attention is replaced at the smallest level."""
 MOST, PEAK = 1.5, 0.98
-"""Maximum factor by which a step strengthens a change, and quantile over positions that is the strength of a change."""
+"""Maximum factor that a step applies to a weak change, and the quantile over positions that measures a change."""
 Windows = Sequence[Sequence[int]]
 """Token ids of a text, cut into windows of equal length. Each window has a start token, an end token and padding."""
 
@@ -29,7 +29,7 @@ class Alignment(NamedTuple):
     """Matches tokens of a prompt with tokens of the source's prompt. Tokens are numbered through all windows."""
 
     moved: torch.Tensor
-    """(source tokens, tokens): 1 where a token of the prompt takes over the attention map of a source token, else 0."""
+    """(source tokens, tokens): 1 where a token of the prompt gets its attention map from a source token, else 0."""
     own: torch.Tensor
     """(tokens,): 1 for tokens of the prompt that keep their own attention map, as no source token matches them."""
     gone: torch.Tensor
@@ -82,10 +82,10 @@ class AttentionControl:
         region: torch.Tensor | None = None,
         least_change: float = 0.0,
     ) -> None:
-        """Row i takes over the source's cross-attention in the first `cross_steps` steps, and its self-attention in the
-        first `self_steps[i]` steps. Only places change where the attention to changed tokens exceeds `local_blend`
-        times its maximum. `region` (h, w) multiplies each place's change by 0 to 1. By default, all places may change.
-        A change below a limit is strengthened. The limit rises with the share of steps done, up to `least_change`.
+        """Row i uses the source's cross-attention in the first `cross_steps` steps, and the source's self-attention in
+        the first `self_steps[i]` steps. With a `local_blend` above 0, a position changes only if its attention to
+        changed tokens exceeds `local_blend` times the maximum. `region` (h, w) has a factor (0 to 1) for the change at
+        each position. A row's change is strengthened if it is weaker than `least_change` times the share of steps done.
         """
         import torch
 
@@ -94,7 +94,7 @@ class AttentionControl:
         self._local_blend, self._region, self._least_change = local_blend, region, least_change
         self._size, self._small = (0, 0), 0
         self._seen: Any = 0.0
-        """Two sums of attention per row (rows, 2, h, w): the source's to dropped tokens, the row's to new tokens."""
+        """Attention per row, summed (rows, 2, h, w): of the source to dropped tokens, and of the row to new tokens."""
         self.step = 0
         """Zero-based number of the present denoising step."""
 
@@ -135,7 +135,7 @@ class AttentionControl:
         return places <= self._small and self.step < max(self._self_steps)
 
     def change(self, maps: torch.Tensor, cross: bool) -> torch.Tensor:
-        """Return the attention maps. If this step replaces maps, controlled rows get those of the source's row. `maps`
+        """Return the attention maps. If this step replaces maps, controlled rows get the source row's maps. `maps`
         are (rows, heads, positions, tokens) if `cross`, and (rows, heads, positions, positions) for self-attention.
         """
         import torch

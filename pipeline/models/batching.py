@@ -29,9 +29,9 @@ class AtOnce:
         work: Callable[[Sequence[W], int], Sequence[R]],
         free_others: Callable[[], bool],
     ) -> list[R]:
-        """Return each request's result. `work` gets some requests and the index of the first. If memory runs out,
-        `free_others` releases models, or else the number of requests per call is halved. Raises the error if one
-        request does not fit.
+        """Return each request's result. `work` gets consecutive requests and the index of their first. If memory
+        runs out, `free_others` is called to release models. If nothing was released, the number of requests per call
+        is halved. Raises the error if memory runs out for a single request.
         """
         done: list[R] = []
 
@@ -51,8 +51,8 @@ class AtOnce:
 def next_batch(
     todo: Sequence[tuple[int, DrawRequest]], size: int, as_asked: bool, length: Callable[[DrawRequest], int]
 ) -> tuple[list[tuple[int, DrawRequest]], list[int]]:
-    """Return the next requests of `todo` to draw (index and request), and the row of each in the batch. At most `size`
-    are chosen, all with prompts as long as the first one's. With `as_asked`, each gets the row that it asks for.
+    """Choose at most `size` requests from `todo` for the next batch, all with the `length` of the first request. Return
+    their (index, request) pairs, and each request's row in the batch: the row `place` that it asks for if `as_asked`.
     """
     like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
     if as_asked:

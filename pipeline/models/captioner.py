@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_SHARE = 0.05
-"""Minimum likelihood of a sampled word, as a share of the likeliest word's. Most words below it are wrong."""
+"""Minimum likelihood of a sampled word, divided by the likelihood of the likeliest word. Most words below are wrong."""
 AT_ONCE = 16
 """Maximum number of images that are captioned at once. Larger batches gain little."""
 ON_CPU = 4

@@ -21,7 +21,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 REPEATED = frozenset(("BasicTransformerBlock", "ZImageTransformerBlock", "ZImageControlTransformerBlock"))
-"""Class names of the compiled blocks. Networks of diffusers list theirs (`_repeated_blocks`), ControlNets do not."""
+"""Class names of blocks to compile, for networks such as ControlNets that lack the list `_repeated_blocks`."""
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 """Name of the environment variable for the folder in which torch caches compiled code."""
 KINDS_OF_BLOCKS = 32

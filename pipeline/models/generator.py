@@ -169,7 +169,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     @property
     def placing(self) -> str:
-        """The device and why, such as "cpu, float32: no GPU was found", and whether blocks are compiled."""
+        """Device, reason for its choice, and remark about compiling, such as "cpu, float32: no GPU was found"."""
         return f"{self._placing.words}{self._compiling.words}"
 
     @property
@@ -393,8 +393,8 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
     @contextmanager
     def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
-        """Within the context, lend the networks to invert pictures and to draw from their noise. Other drawing waits
-        until the context ends, also in the same thread. Raises UserError if the model cannot be inverted.
+        """Lend the networks to invert pictures and to draw from their noise. Until the context ends, other threads wait
+        to draw, and the same thread must not draw otherwise (deadlock). Raises UserError if inversion is impossible.
         """
         import torch
 

@@ -1,8 +1,8 @@
-"""Weights on the Hugging Face hub, or at a URL of their own, such as torchvision's: lists the files on this machine and
-the missing ones, and downloads the missing ones.
+"""Lists which files of weights are here and which are missing, and downloads missing files from the Hugging Face hub or
+from the URL of a single file, such as a file of torchvision.
 
 The hub's library restarts an interrupted file from the beginning and does not verify it. As weights may have tens of
-gigabytes, each download here resumes where it stopped. A file counts only if its hash equals the hub's.
+gigabytes, each download here resumes where it stopped. A file counts only if it has the right hash.
 """
 
 from __future__ import annotations
@@ -252,8 +252,8 @@ def _there(folder: Path) -> Path:
 
 
 def download(role: str, found: Listing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
-    """Fetch the missing files. Return the folder with all of them, or the path of a file at a URL of its own. Resumes
-    where an earlier call stopped. Raises CannotLoad if a file cannot be fetched, and Cancelled if `cancelled` is set.
+    """Fetch the missing files, and resume interrupted downloads. Return the folder of weights from the hub, or the path
+    of a `WebFile`. Raises CannotLoad if a file cannot be fetched, and Cancelled if `cancelled` is set.
     """
     from huggingface_hub import constants, snapshot_download
     from tqdm import tqdm

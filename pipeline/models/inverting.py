@@ -124,7 +124,7 @@ class Inversion:
         return [one.to(device).float() for one in (*self.trajectory.flip(0), self.clean)]
 
     def start(self, seed: int, fresh_noise: float) -> torch.Tensor:
-        """Return the noise (1, c, h, w) with a share of fresh noise from a seed mixed in. The variance is unchanged."""
+        """Return the inverted noise (1, c, h, w), mixed with fresh noise of a seed. The variance is unchanged."""
         import torch
 
         fresh = torch.randn(self.clean.shape, generator=torch.Generator("cpu").manual_seed(seed))
@@ -379,10 +379,10 @@ class Inverter:
         """Return the latents (n, c, h, w) that are drawn for prompts from the noise of an inversion.
 
         The null texts of the inversion are the negative prompt. If the inversion has none, the source's caption is
-        the negative prompt (negative-prompt inversion). With `corrected`, the source is redrawn in the same batch. Its
-        deviation from the stored path corrects all rows, and prompts equal to the caption get the stored latents, since
-        a GPU might draw other last bits. A `control` needs `corrected`. If the `control` does not read the source and
-        the inversion has `redrawn` latents, the source is not redrawn. This halves the time of a single row.
+        the negative prompt (negative-prompt inversion). With `corrected`, the source is redrawn in the same batch. Each
+        step moves the source back to the stored path, and moves all other rows by the same amount. A prompt equal to
+        the caption gets exactly the stored latents. A `control` needs `corrected`. If the `control` does not
+        read the source and the inversion has `redrawn` latents, the source is not redrawn. This saves a row.
         """
         import torch
 

@@ -157,8 +157,8 @@ def require_room(tokens: int, settings: LanguageSettings, context: int) -> None:
     """Raise UserError if a prompt of `tokens` leaves no room for the longest reply."""
     if tokens + settings.max_new_tokens > context:
         raise UserError(
-            f"The prompt is {tokens} tokens long and the reply may take {settings.max_new_tokens} more, but the "
-            f"language model reads {context} in all: shorten the caption, or lower the setting “Longest reply”."
+            f"The prompt is {tokens} tokens long and the reply may take {settings.max_new_tokens} more, but prompt and "
+            f"reply may have at most {context} tokens: shorten the caption, or lower the setting “Longest reply”."
         )
 
 

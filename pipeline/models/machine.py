@@ -85,7 +85,7 @@ def _runs_on_gpu(weights: Weights, machine: Machine) -> bool:
 
 
 def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
-    """Return in words whether a machine has memory for a model. `on_disk` is its size if the profile gives none."""
+    """Return in words whether a machine has memory for a model. `on_disk` (bytes) counts if the profile has no size."""
     gpu = _runs_on_gpu(weights, machine)
     needed = memory_of(weights, gpu) or on_disk
     if not needed:
@@ -152,8 +152,8 @@ def _stages(models: Mapping[str, Weights]) -> list[dict[str, Weights]]:
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:
-    """Return the bytes of GPU memory and of main memory that models need. Only the largest ControlNet and the largest
-    detector count.
+    """Return the bytes of GPU memory and of main memory that models need. One ControlNet and one detector are counted:
+    the largest of each kind.
     """
     gpu = memory = 0
     alternatives: dict[str, int] = {}

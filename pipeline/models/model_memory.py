@@ -90,7 +90,7 @@ def free_memory(place: str) -> int:
 
 
 def give_back_memory() -> None:
-    """Give memory that this process no longer uses back to the operating system and the GPU."""
+    """Release unused main memory and GPU memory of this process."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():

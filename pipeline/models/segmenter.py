@@ -34,7 +34,7 @@ Shares = NDArray[np.float32]
 _REMEMBERED = 10_000
 """Maximum number of cached results, each for a picture and a phrase. Most are empty, and the others take a few kB."""
 _SMALLEST = 0.0005
-"""Minimum share of the picture that a connected piece must have to count as a thing."""
+"""Minimum size of a connected piece that counts as a thing, as a share of the picture."""
 
 
 class _Part:
@@ -188,7 +188,7 @@ class PhraseNetSegmenter:
         return _sorted([(mask, float(share[mask].mean()))] if mask.mean() >= _SMALLEST else [])
 
     def at(self, image: Image.Image, points: Points) -> Mask | None:
-        """Return areas at wanted points minus areas at unwanted ones. Pixels of an area share their likeliest word."""
+        """Return areas at wanted points minus areas at unwanted points. An area is connected and has one class."""
         from scipy.ndimage import label
 
         words = self._shares(image).argmax(0)

@@ -1,5 +1,5 @@
-"""A client of an OpenAI-compatible server: chat completions, several at once. A temporary fault is tried again. Any
-other answer without a reply becomes an error of one sentence that quotes the server.
+"""A client of an OpenAI-compatible server: sends several chat requests at once. After a temporary fault, the request is
+sent again. If the server sends anything but a model's reply, the error is one sentence that quotes the server.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class ServedLanguage:
     """A language model on a server."""
 
     def __init__(self, section: ServerLanguage, role: str = "language model") -> None:
-        """Test whether server or model follow a schema. Raises ServerFault if the server gives no reply at all."""
+        """Find out if the server enforces schemas, or the model follows them. Raises ServerFault if requests fail."""
         self._section = section
         self.server = ChatServer(section, role)
         self.holds: Holding = self._probe()
@@ -63,10 +63,10 @@ class ServedLanguage:
         return "asked" if fits_probe(reply.text) else "none"
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply to a prompt. It fits the schema if the server enforces schemas. If only the model follows
-        schemas, the schema is put into the prompt, and the reply may not fit it. Raises UserError if prompt and longest
-        reply exceed the context, UnreadableReply if a reply that must fit a schema was cut off, and the errors of
-        `ChatServer.chat`.
+        """Return the reply to a prompt. If the server enforces schemas, the reply fits the schema. If the model follows
+        schemas instead, the prompt contains the schema, and the reply may not fit the schema.
+        Raises UserError if prompt and longest reply exceed the context, UnreadableReply if a reply with a schema was
+        cut off, and the errors of `ChatServer.chat`.
         """
         prompt, schema = request.prompt, request.schema
         if schema is not None and self.holds == "held":

@@ -125,7 +125,7 @@ def test_the_weights_of_the_package_draw_what_its_own_network_draws(hed: Any) ->
 @pytest.mark.parametrize(("kind", "file"), [("soft edges", "ControlNetHED.pth"), ("depth", "dpt_hybrid-midas")])
 def test_a_detector_without_its_file_is_a_clear_word(tmp_path: Path, kind: ControlKind, file: str) -> None:
     (tmp_path / "other").write_text("")
-    with pytest.raises(UserError, match=rf"detector of {kind} at .* lack the file {file}"):
+    with pytest.raises(UserError, match=rf"detector of {kind} cannot .* lack the file {file}"):
         load_models(with_detector(tmp_path, kind)).detector(kind)
 
 

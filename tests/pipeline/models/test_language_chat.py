@@ -93,7 +93,7 @@ def test_a_reply_ends_at_a_stop_and_holds_none(model: ChatLanguageModel) -> None
 
 
 def test_a_prompt_that_does_not_fit_is_refused(model: ChatLanguageModel) -> None:
-    with pytest.raises(UserError, match=r"\d+ tokens long.*reads 1024 in all"):
+    with pytest.raises(UserError, match=r"\d+ tokens long.*at most 1024 tokens"):
         model.complete(LanguageRequest("bird " * 1000, 0), REPLY)
 
 
@@ -137,7 +137,7 @@ def test_thoughts_are_bounded_counted_and_taken_off(folder: Path) -> None:
         said = read_reply(reply)
         assert read(said.answer) and said.thoughts and before < model.thought <= before + 12
         assert reply.startswith("<think>") and "think>" not in said.answer, "the trace keeps what it thought"
-    with pytest.raises(UserError, match="reads 1024 in all"):
+    with pytest.raises(UserError, match="at most 1024 tokens"):
         named(folder / "qwen3", thinking=1000).complete(LanguageRequest("a bird", 0), REPLY)
 
 
@@ -197,7 +197,7 @@ def test_one_that_does_not_fit_is_no_harm_to_the_others(model: ChatLanguageModel
     long = LanguageRequest("bird " * 1000, 0)
     first, refused, second = model.complete_many([asked[0], long, asked[1]], REPLY)
     assert [first, second] == list(model.complete_many(asked, REPLY))
-    assert isinstance(refused, UserError) and "reads 1024 in all" in str(refused)
+    assert isinstance(refused, UserError) and "at most 1024 tokens" in str(refused)
 
 
 def test_too_many_for_the_memory_are_halved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_llama_stops_where_it_is_told(models: Models) -> None:
 
 
 def test_llama_refuses_what_does_not_fit_and_goes_on(models: Models) -> None:
-    with pytest.raises(UserError, match=r"\d+ tokens long.*reads 4096 in all"):
+    with pytest.raises(UserError, match=r"\d+ tokens long.*at most 4096 tokens"):
         models.language.complete(LanguageRequest("bird " * 5000, 0), REPLY)
     assert models.language.complete(LanguageRequest("a bird", 0), REPLY)
 

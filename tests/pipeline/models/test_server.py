@@ -390,7 +390,7 @@ def test_stopping_does_not_wait_for_requests_that_are_on_their_way(peer: Misbeha
 def test_a_prompt_that_is_too_long_is_counted_before(peer: Misbehaving, count: Answer) -> None:
     peer.others = {"/v1/models": (200, {}, {"data": [{"id": "m", "max_model_len": 300}]}), "/tokenize": count}
     model = language(peer)
-    with pytest.raises(UserError, match=r"300 tokens long and the reply may take 50 more.*reads 300 in all"):
+    with pytest.raises(UserError, match=r"300 tokens long and the reply may take 50 more.*at most 300 tokens"):
         model.complete(LanguageRequest("word " * 300, 0), COLD)
     assert peer.asked == []
     assert model.complete(LanguageRequest("word " * 200, 0), COLD) == "a reply"
