@@ -92,7 +92,7 @@ class DrawingModel(Weights):
 
 
 class ControlledGenerator(DrawingModel):
-    """Base of generators that draw on a control image."""
+    """Base of generators that follow a control image, such as an edge image."""
 
     loras: tuple[Lora, ...] = ()
     """LoRAs that are added to the weights when these are loaded, one after another."""

@@ -198,7 +198,7 @@ class Profile(Data):
 
 
 def _licences(parts: Sequence[Weights]) -> str:
-    """Return the licences of weights used together: one if all share it, else one for each model; "" if unknown."""
+    """Return the licence that all weights share ("" if unknown). If licences differ, list titles and licences."""
     known = {part.licence for part in parts}
     if len(known) == 1:
         return known.pop()

@@ -51,9 +51,9 @@ class Blip2Captioner(Weights):
     dtype: DType = "auto"
     questions: tuple[CaptionQuestion, ...] = Field((CaptionQuestion(prompt=""),), min_length=1)
     samples: int = Field(0, ge=0, le=10)
-    """Number of captions that are sampled without a question, then joined without repeats. 0: ask the questions."""
+    """Number of captions to sample without questions and join without repeats. If 0, `questions` are asked instead."""
     top_p: float = Field(0.9, gt=0, le=1)
-    """Words of samples are drawn from the likeliest ones that have this probability together (nucleus sampling)."""
+    """Total probability of the likeliest words, from which each word of a sample is drawn (nucleus sampling)."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Blip2Captioner:

@@ -232,8 +232,8 @@ def read_run(plain: Mapping[str, Any]) -> RunRecord:
 
 
 def read_image(plain: Mapping[str, Any], artifacts: Mapping[str, str], task: Task) -> ImageRecord:
-    """Read an image's record. `artifacts` has the hashes of its artifacts. `task` is the run's, for a record without
-    one. Raises errors like `read_run`.
+    """Read an image's record. `artifacts` has the hashes of the image's artifacts. If the record has no task, it gets
+    `task`, the task of the run. Raises the same errors as `read_run`.
     """
     lineage = read_lineage(plain["lineage"])
     if lineage.task is None:

@@ -1,5 +1,5 @@
-"""The folder of a run as a store. The command `augment` fills and resumes it, and `again` compares with it.
-`run.json` is written after each value and image, so that finished work is kept however the run ends.
+"""The folder of a run as a store. The command `augment` fills the folder. The command `again` redraws its images to
+compare them. `run.json` is written after each value and image, so that finished work is kept however the run ends.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class FolderStore(MemoryStore):
 
 
 class RepeatStore(MemoryStore):
-    """A finished run whose images are drawn again into another folder, and each compared with the recorded one."""
+    """A finished run whose images are drawn again into another folder. Each new image is compared with its record."""
 
     def __init__(
         self,
