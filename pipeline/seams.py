@@ -128,7 +128,7 @@ class BatchEmbedder(Protocol):
         """Return the vector of each image, like `image` apart from floating-point noise."""
 
     def texts(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """Return the vector of each text, like `text` apart from floating-point noise."""
+        """Return the vector of each text. It equals the result of `self.text` apart from floating-point noise."""
 
 
 class Sentences(Protocol):
@@ -186,7 +186,7 @@ class DrawRequest:
     place: int
     """Zero-based place in the batch."""
     start: torch.Tensor | None = None
-    """Latents (1, c, h, w) from which the image is drawn with DDIM steps, or None for noise of its seed."""
+    """Latents (1, c, h, w) from which DDIM steps draw the image. If None, the image is drawn from noise of `seed`."""
     negative_prompt: str | None = None
     """Negative prompt to use instead of the one in the settings, or None."""
     kept: tuple[Image.Image, Image.Image] | None = None
@@ -226,16 +226,16 @@ class Draws(Protocol[D]):
         settings: D,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
-        """Draw each request on the picture at its index; all `pictures` have one size. The batch is filled up to
-        `size`, so that pixels do not depend on the other images (on the same machine). `on_step` counts its steps.
+        """Draw an image for each request, from the picture with the same index. All `pictures` have one size. Batches
+        are filled up to `size` images, so that on one machine the pixels of an image do not depend on other images.
         """
 
 
 class Generator(Draws[GenerationSettings], Protocol):
-    """Draws images from texts on top of control images."""
+    """Draws images from texts. Each image follows the outlines or shapes in a control image."""
 
     def on(self, kind: ControlKind) -> Generator:
-        """Return this generator for another kind of control image. Raises UserError if it has none."""
+        """Return this generator for control images of another kind. Raises UserError if the profile lacks the kind."""
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         """Return the best batch size for images of this size. `watched` is True if somebody waits for each image."""

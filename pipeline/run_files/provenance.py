@@ -21,9 +21,9 @@ def parameters(
     made_with: MadeWith | None = None,
     made_by: str = "DILLEMA Studio",
 ) -> str:
-    """Return the settings of an image of `size` (width, height) as a text in the form of AUTOMATIC1111's web UI. As
-    there, "Size" is the drawn size, and a model is named by its file and the first digits of a hash. The hash is that
-    of the denoising network, since there is no checkpoint file.
+    """Return the settings of an image of `size` (width, height) as a text in the form of AUTOMATIC1111's web UI. In
+    this form, "Size" is the drawn size. A model has the name of its file and the first digits of a hash. Here the hash
+    is that of the denoising network, since there is no checkpoint file.
     """
     fields = method_of(lineage.method).parameters(lineage, size, made_with or MadeWith())
     lines = [lineage.prompt.strip()]

@@ -1,4 +1,4 @@
-"""Names of image settings in AUTOMATIC1111's web UI, for programs that read its files. Texts only."""
+"""Names that AUTOMATIC1111's web UI gives to image settings, so that programs for its files can read them."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def ask_all(
 
 
 def require_one(results: Sequence[Answer[V] | NoAnswer]) -> None:
-    """Raise an error if all inquiries failed: CannotLoad if it occurred, else the first one. Accepts an empty list."""
+    """Raise an error if all inquiries failed: the first CannotLoad, or the first error if none is a CannotLoad."""
     errors = [result.error for result in results if isinstance(result, NoAnswer)]
     if errors and len(errors) == len(results):
         raise next((error for error in errors if isinstance(error, CannotLoad)), errors[0])

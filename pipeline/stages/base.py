@@ -58,7 +58,7 @@ class StageInputs:
 
 @dataclass(frozen=True)
 class StageMade:
-    """A stage's value, and the parts of the same reply that answer later stages."""
+    """The result of a stage: its value, and early replies to later stages, which came with the value in one reply."""
 
     value: StageValue[Any]
     early_replies: Mapping[StageName, EarlyReply]

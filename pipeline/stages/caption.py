@@ -31,8 +31,8 @@ class _Said:
 
 def run(inputs: StageInputs) -> StageValue[Caption]:
     """Caption the source. If there is an earlier caption, sample with further seeds until a caption has other words and
-    fails no more checks than the earlier one. If no sample does, return one with the earlier words, or else the first
-    sample. Raises UnreadableReply if there is no caption, and Cancelled between two tries.
+    fails no more checks than the earlier caption. If no sample succeeds, return a sample with the earlier words. If no
+    sample has these words, return the first sample. Raises UnreadableReply if there is no caption, and Cancelled.
     """
     settings: CaptionSettings = inputs.settings
     task, captioner = inputs.task, inputs.models.captioner

@@ -59,9 +59,9 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
 
     `inputs.early_reply` has edits and captions that the model already wrote. If edits are "spread", "at random" or
     chosen by the model, the early edits come first. Early captions that pass the checks are used. The model is asked
-    for the others, and the trace notes that. Raises UserError if no alternative is used, or if a used one changes
-    nothing or its keyword does not fit the caption. Raises a request's error if no caption could be written, and
-    Cancelled.
+    for the others, and the trace notes that. Raises UserError if no alternative is used. Raises UserError for a used
+    alternative that changes nothing, and for one whose keyword does not fit the caption. Raises a request's error if
+    no caption could be written. Raises Cancelled.
     """
     caption: Caption = inputs.values["caption"]
     alternatives: Alternatives = inputs.values["alternatives"]
@@ -168,8 +168,8 @@ def _taken(inquiry: Inquiry[str], early: EarlyReply, text: str) -> Answer[str] |
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
-    """Merge captions with the same words into one, at the place of the first. It is ticked if any of them was. It has
-    all their edits that show in its text, or the first caption's edits if no edit shows. Empty captions are not merged.
+    """Merge non-empty captions with the same words into their first caption. The merged caption is ticked if any
+    caption was ticked. It has all edits of these captions that show in its text, or the first caption's if none shows.
     """
     groups: dict[Hashable, list[CounterfactualCaption]] = {}
     for item in value.items:

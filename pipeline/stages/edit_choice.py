@@ -37,8 +37,8 @@ class Choice:
 
 
 def read_combinations(reply: str, pools: Sequence[Sequence[Edit]], at_once: int) -> list[tuple[Edit, ...]]:
-    """Return the combinations of edits that a reply names, each in the order of `pools` (edits by keyword), without
-    those of more than `at_once` edits or with two edits of a keyword. Raises Unreadable if the reply names none.
+    """Return the combinations of edits that a reply names, each in the order of `pools` (edits by keyword). Leave out a
+    combination if it has more than `at_once` edits or two edits of a keyword. Raises Unreadable if the reply has none.
     """
     offered = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
     places = {edit: place for place, edit in enumerate(offered.values())}

@@ -1,5 +1,5 @@
-"""Chooses the combinations of edits of a factorial experiment, which tells the effect of single edits from the effect
-of two together. Pure.
+"""Chooses the combinations of edits of a factorial experiment. Such an experiment measures the effect of each edit, and
+the extra effect of two edits together.
 
 An edit type is a factor. The unchanged words are its first level, and each edit of this type is a further level. If a
 source has enough captions, they hold all combinations. Otherwise they hold the combinations that best tell main effects
@@ -70,7 +70,7 @@ def _effects(factors: Sequence[Sequence[Edit]]) -> int:
 
 
 def _fraction(levels: Sequence[int], captions: int, chance: random.Random) -> list[tuple[int, ...]]:
-    """Return the best `captions` combinations of levels, 0 for unchanged. The all-unchanged one is left out."""
+    """Return the best combinations of levels, one per caption. Level 0 is unchanged; at least one level is not 0."""
     candidates = [*product(*map(range, levels))][1:]
     chance.shuffle(candidates)  # equal ones are taken in this order
     rows = _rows([(0,) * len(levels), *candidates], levels)

@@ -87,8 +87,8 @@ def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema
 
 
 def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
-    """Return the schema of one reply with keywords, at most `count` alternatives a keyword, `captions` new captions and
-    `at_once` edits a caption. The reply can only be JSON, not lines. None if no word of the caption may change.
+    """Return the schema of a reply with keywords, up to `count` alternatives per keyword, up to `captions` captions,
+    and up to `at_once` edits per caption. The reply can only be JSON, not lines. None if no word may change.
     """
     keywords_alone = keywords_schema(caption, task)
     if keywords_alone is None:
@@ -137,7 +137,7 @@ def as_lines(reply: str, schema: Schema | None) -> str:
 def grammar(schema: Schema) -> str | None:
     """Return a grammar of the reply in lines, in llguidance's dialect of Lark. None if the reply can only be JSON. A
     reply of one text may not begin with a remark about itself. The first item of a list may not begin with the list's
-    name. Later items may begin with this name: stages drop such items. A ban would make the model invent words.
+    name. Later items may: stages drop such items, and to forbid them would make the model invent words.
     """
     parts = _parts(schema)
     if parts is None:
