@@ -67,7 +67,7 @@ class SharingReport:
     most_of_a_word: int | None
     """Maximum number of captions that may contain the same new word; None if the plan sets no limit."""
     least_share_of_a_word: float | None
-    """Lowest word limit (a share of all captions, 0 to 1) that might keep them all. None if no limit removed any."""
+    """Lowest `most_share_of_a_word` (0 to 1) that might keep all captions. None if no limit left captions out."""
     left_out: Mapping[LeftOut, int]
     """Number of captions not drawn, by reason."""
 
@@ -222,7 +222,7 @@ class _CaptionSelection:
     def _first_limit(self) -> int | None:
         """Return the maximum number of captions with the same new word in the first try; None if the plan has no limit.
 
-        The plan limits the share of such captions. The first try takes the highest number that may meet this limit.
+        The plan limits the share of such captions. The number fits this limit if the selection is as large as possible.
         """
         if self.limit_share is None:
             return None
@@ -236,7 +236,7 @@ class _CaptionSelection:
         return low
 
     def _least_share(self) -> float | None:
-        """Return the share (0 to 1) below which a word limit leaves captions out; None if there are no captions."""
+        """Return the lowest `limit_share` (0 to 1) with which all captions may fit; None if there are no captions."""
         if not self.wanted:
             return None
         limits = range(1, self.wanted + 1)

@@ -82,8 +82,8 @@ class ItemSelection(Iterator[Item]):
             yield item
 
     def _of_lowest_ranks(self, fitting: Iterable[tuple[int, Item]]) -> list[tuple[int, int, Item]]:
-        """Return the items with the lowest ranks, each as a tuple (negative rank, position in `fitting`, item). If the
-        plan sets `a_class`, return this number of items of each class. Otherwise return `number` items in all.
+        """Return the items with the lowest ranks, each as a tuple (negative rank, position in `fitting`, item). The
+        plan's `a_class` limits the items of each class. Without `a_class`, `number` limits the items of all classes.
         """
         a_class = self._choose.a_class
         most = a_class or self._choose.number or 0

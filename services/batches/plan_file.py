@@ -150,7 +150,7 @@ class ChoosePart(_Part):
     share: float | None = Field(None, gt=0, le=1)
     """Share of the items to take, above 0 and at most 1; approximate, since each item is drawn independently."""
     number: int | None = Field(None, ge=1)
-    """Maximum number of items in all, drawn at random; None for no limit."""
+    """Maximum number of items of all classes together. They are drawn at random. None for no limit."""
     attributes: dict[str, Names] = Field(default_factory=dict)
     """Only items that have one of the values of each attribute, such as {"weather": ("rainy", "foggy")}."""
     keys: Names | None = None
@@ -177,7 +177,7 @@ class MakePart(_Part):
 
 
 class EditsPart(_Part):
-    """Limits on which of the written counterfactual captions are drawn."""
+    """Rules that choose the counterfactual captions to draw, from all that were written."""
 
     types: Annotated[dict[str, float], AfterValidator(_edit_types)] = Field(default_factory=dict)
     """Relative share of each edit type; types that are not listed are not drawn. Empty: all types, in any shares."""
@@ -409,7 +409,7 @@ def plans_of_methods(plan: BatchPlan, methods: Sequence[str]) -> tuple[tuple[Bat
 
 
 def _method_of(name: str) -> tuple[Recipe, str]:
-    """Split a method such as "dillema:inverted" into recipe and start of drawing. The start is "" if it is missing."""
+    """Split a method such as "dillema:inverted" into recipe and the `Start` from which it draws; "" if not given."""
     recipe_name, _, start = name.partition(":")
     recipe, starts = _recipe(recipe_name, "methods"), get_args(Start)
     if start and start not in starts:

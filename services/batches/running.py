@@ -37,7 +37,7 @@ from storage.workspace import Workspace
 LONGEST_PLAN = 2_000_000
 """Maximum number of characters of a plan: enough for a list of some ten thousand keys."""
 CLOSING_SECONDS = 20.0
-"""Maximum seconds that the server waits at its end for the running batch to stop."""
+"""Maximum seconds that a server waits for the running batch to stop when the server shuts down."""
 PLANNING_SECONDS = 1.5
 """Maximum seconds that a request waits while its batch is planned. After that, the page asks again."""
 PLAN = Path("plan.toml")

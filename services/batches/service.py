@@ -37,7 +37,7 @@ AT_ONCE = 8
 RECENT = 10
 """Number of minutes up to now over which the speed of a batch is measured."""
 LEFT_OUT = 8
-"""Maximum number of left-out files or rows of a data set that the notes of a batch list."""
+"""Maximum number of left-out files or rows of a data set that are listed in the notes about a batch."""
 COUNTED = 200
 """Number of items between two progress reports while a batch is planned."""
 LATEST = 12
@@ -157,14 +157,14 @@ class BatchStatus:
 
     @property
     def share_valid(self) -> float | None:
-        """Return the valid share of the accepted images that studies judged, 0 to 1; None if they judged none."""
+        """Return the valid share, 0 to 1, of the accepted images that studies judged; None if no image was judged."""
         judged = self.valid + self.invalid
         return self.valid / judged if judged else None
 
     @property
     def cost_of_valid(self) -> float | None:
-        """Return the cost so far per valid test case. Accepted images times `share_valid` count as valid, or all of
-        these images if studies judged none. None if the cost is unknown or no test case is valid.
+        """Return the cost so far per valid test case. The number of valid test cases is `accepted` times
+        `share_valid`, or `accepted` if no image was judged. None if the cost is unknown or this number is 0.
         """
         valid = self.accepted * (1.0 if self.share_valid is None else self.share_valid)
         return None if self.cost is None or not valid else self.cost / valid
@@ -246,7 +246,7 @@ class BatchDetails:
     latest: tuple[tuple[int, str, str], ...]
     """Test case id, SHA-256 and run id of each of the latest images."""
     estimate: Estimate | None
-    """Estimate of the work left. None while the batch runs, since its speed is measured then, and once it has ended."""
+    """Estimate of the work left. None if the batch waits, runs, is done or unplanned, or if its profile is unusable."""
     look: SampleLook | None = None
     """Result of checking some source images before text or images are made; None at any other time."""
 
@@ -301,7 +301,7 @@ class BatchService:
         )
 
     def status(self, number: int, place: Place = "", problem: str = "") -> BatchStatus:
-        """Return a batch's status. `BatchStatus` explains `place` and `problem`. Raises UserError for no such batch."""
+        """Return a `BatchStatus`. That class explains `place` and `problem`. Raises UserError for an unknown batch."""
         batch = self._ledger.get(number)
         # Only the price is read from the plan: a missing profile must not prevent this.
         price = CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
@@ -369,7 +369,7 @@ class BatchService:
         return Estimate(sources, left, seconds, size, workers, plan.cost.price_an_hour, plan.cost.currency)
 
     def sample(self, number: int, most: int = 12) -> tuple[CaptionSample, ...]:
-        """Return at most `most` captions to be drawn, with people's edits: a random sample, the same at each call."""
+        """Return up to `most` captions to make images from, with people's edits: a random but repeatable sample."""
         batch = self._ledger.get(number)
         planned_captions = self._ledger.sample(number, most)
         recipe, runs = recipe_of(batch.recipe), self._ledger.source_runs(list({run for _, run, _ in planned_captions}))

@@ -81,7 +81,7 @@ def handed_out(workspace: Path, batch: int) -> Path | None:
 
 
 def progress(workspace: Path, batch: int) -> Progress | None:
-    """Return the progress of the work that a batch has handed out; None if none is. Reads all results."""
+    """Return the progress of the work that a batch has handed out; None if no work is. Reads all results."""
     folder = handed_out(workspace, batch)
     if folder is None:
         return None
@@ -168,8 +168,8 @@ def work(
 def _worked_off(
     pool: Pool, lots: Sequence[tuple[int, Lot]], stop: threading.Event
 ) -> Generator[tuple[int, tuple[Done, ...]]]:
-    """Do each `Lot`, and yield its number and results, in any order. If a worker dies, each piece of work that it had
-    is repeated alone. A piece of work fails after `MOST_DEATHS` deaths of its workers. The ledger has the same rule.
+    """Do each `Lot`, and yield its number and results, in any order. If a worker dies, each piece of the worker's lot
+    is redone as a lot of one piece. A piece fails, here as in the ledger, after the deaths of `MOST_DEATHS` workers.
     """
     numbers = {piece.id: number for number, lot in lots for piece in lot.pieces}
     sizes = {number: len(lot.pieces) for number, lot in lots}

@@ -66,8 +66,8 @@ class Worker:
         self._at_models = ThreadPoolExecutor(1, "models") if order.helpers else None
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do a `Lot`, and return the result of each piece of work. Each result's `seconds` are its share of the lot's
-        time. With helpers, only the time at the models counts: in the remaining time, another lot can use the models.
+        """Do a `Lot`, and return the result of each piece of work. The lot's time is divided equally into the results'
+        `seconds`. With helper processes, only the time in which the lot occupies the models counts.
 
         Raises UserError for a problem that every lot would meet, such as a full disk or a model that cannot be loaded,
         and HelperDied if one of its helpers died. Then this worker can do no more work.
