@@ -111,7 +111,7 @@ def changed_settings(before: PlainSettings, after: PlainSettings) -> tuple[tuple
 
 
 def value_conflict(stage: StageName, other: StoredValue) -> str:
-    """Return the message for a person whose edit of a value was saved after another page's."""
+    """Return the message for a person who saved a value after another page had changed the same value."""
     when = f"changed elsewhere in the meantime ({clock(other.created)})"
     if stage not in ("keywords", "alternatives", "counterfactuals"):
         what = "The caption" if stage == "caption" else f"“{stage_title(stage)}”"
@@ -120,7 +120,7 @@ def value_conflict(stage: StageName, other: StoredValue) -> str:
 
 
 def settings_conflict(others: Sequence[SettingChange], mine: Collection[tuple[str, str]]) -> str:
-    """Return the message for a person who saved settings after another page. `mine` are the person's settings."""
+    """Return the message for a person who saved the settings `mine` after another page had saved `others`."""
     listed = ", ".join(f"{change.name.replace('_', ' ')} to {_shown(change.value)}" for change in others)
     replaced = any((change.section, change.name) in mine for change in others)
     end = "Yours was saved last; to use the other value, set it again." if replaced else "Both changes are kept."

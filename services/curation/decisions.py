@@ -161,7 +161,7 @@ class CurationDecisions:
     def undo(
         self,
         decision: Annotated[
-            Id, Field(description="The decision to undo, which may be an undo; 0 for your latest one in force")
+            Id, Field(description="The decision, or the earlier undo, to undo; 0 for your latest decision in force")
         ] = 0,
         author: Author = "",
         key: Key = "",

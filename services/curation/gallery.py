@@ -177,7 +177,7 @@ class Gallery:
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
 
     def count(self, view: View, held_name: str = "") -> Count:
-        """Count the images of a view, or the images fixed as `held_name`, which is a name from `hold`."""
+        """Count the images of a view; with `held_name`, those that `hold` stored under this name instead."""
         known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return Count(len(known.entries))
@@ -274,7 +274,7 @@ class Gallery:
         )
 
     def origin(self, entry_id: int) -> Mapping[StageName, StoredValue]:
-        """Return the value of each text stage when an image was drawn; {} if imported. Raises UserError if unknown."""
+        """Return the stage values behind an image; {} for an imported image. Raises UserError for an unknown entry."""
         detail = self.detail(entry_id)
         if detail.case is None:
             return {}

@@ -82,8 +82,8 @@ def bring_in(
 
     `name` is the name of the import, "" to use the name of the source. `layout` is the format, "" to detect it.
     `classes` names the class numbers in masks (“0 sky, 1 road”) if the files do not. `labels` are the known labels, ()
-    to accept any. `begun` is called with the number of the import, perhaps repeatedly. The rows of `at_once` images are
-    saved together (None: `AT_ONCE`).
+    to accept any. `begun` is called with the number of the import, perhaps repeatedly. `at_once` is the number of
+    images that are saved together, None for `AT_ONCE`.
 
     Raises UserError if the import fails. An exception of `progress`, such as Cancelled, stops the import; images
     imported so far stay.
@@ -135,9 +135,9 @@ def bring_in_apart(
     on_progress: Callable[[Progress, int], object],
     begun: Callable[[int], object],
 ) -> Done:
-    """Import in another process. `bring` is `bring_in` with all arguments but the workspace, which the process opens,
-    and the callbacks. `on_progress` gets the progress and the number of report rows, `begun` the number of the import.
-    An exception of a callback stops the import and is raised again. Raises UserError if the import fails.
+    """Import in another process. `bring` is `bring_in` with its source and options filled in. The process
+    opens the workspace. `on_progress` gets the progress and the number of report rows, `begun` the number of the
+    import. An exception of a callback stops the import and is raised again. Raises UserError if the import fails.
     """
     context = own_processes()
     ours, theirs = context.Pipe()

@@ -60,9 +60,9 @@ class Judging:
         again: Annotated[bool, Field(description="True to also judge images that were judged here before")] = False,
     ) -> dict[str, Any]:
         """Have the profile's judge, a model that sees pictures, answer four questions about each generated image of a
-        filter, unless a judge has judged it already: is the label still right, does the edit show, is something else
-        lost or added, is the picture broken. Each answer becomes a check. This runs in the background; show_judging
-        tells how far it is and what an image costs. Raises UserError if the profile has no judge.
+        filter: is the label still right, does the edit show, is something else lost or added, is the picture broken.
+        Each answer becomes a check. Images that were judged before are left out. This runs in the background;
+        show_judging tells how far it is and what an image costs. Raises UserError if the profile has no judge.
         """
         if self._profile.judge is None:
             raise UserError(lacking(self._profile, "judge"))

@@ -104,7 +104,7 @@ class ImageMap:
         self._axes, self._pca, self._umap = Latest[_Axes](1), Latest[Layout](1), Latest[Layout](1)
         self._work = WorkQueue(name=MAKING)
         self.close = self._work.close
-        """Stops making the UMAP map, as the studio closes."""
+        """Stops making the UMAP map; called when the studio closes."""
 
     # Where images lie
 

@@ -5,8 +5,8 @@ enough: all images of one source have close hashes, since their geometry is the 
 have close vectors. The limits are stricter for two images of one source: two test cases may differ only a little.
 
 Measured with the embedded CLIP on 2,000 different scenes of the drawn world, with the limits `BETWEEN`:
-- Of 999,000 pairs of scenes, none is judged a near-duplicate. By vectors alone, 12 pairs would be.
-- Of other pairs of scenes, with the same objects in the same light, 3 % are judged near-duplicates.
+- 999,000 pairs of these scenes were compared. None is judged a near-duplicate. By vectors alone, 12 pairs would be.
+- Pairs of further scenes have the same objects in the same light. Of these pairs, 3 % are judged near-duplicates.
 - All 600 copies are found. The copies are JPEG of quality 60 or 85, 10 % brighter, scaled to three quarters and back,
   cropped by 4 of 256 pixels, or have noise of 4 levels.
 - For stronger changes of 200 scenes, these shares of the copies are found: 98 % (mirrored), 94 % (JPEG of quality 30),
@@ -76,7 +76,7 @@ class AlikeGroups:
     compared: int
     """Number of images that were compared with each other."""
     waiting: int
-    """Number of images still to compare: without a vector, or without a hash but with a vector close to another's."""
+    """Number of images still to compare: those without a vector, and those with close vectors but without a hash."""
     complete: bool
     """True if all pairs with close vectors were checked, False if there are more than `MOST_PAIRS`."""
     unreadable: int = 0

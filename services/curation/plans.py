@@ -219,8 +219,8 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """Return `values` with `edited` added as written by a person. Stale values are marked as written by a person
-        too, so that no model replaces them: the stale values contain the words to change.
+        """Return `values` with `edited` added. The traces of edited and of stale values name a person as the author, so
+        that no model replaces such values. Stale values are kept because they contain the words to change.
         """
         recipe, pixels = recipe_of(run.recipe), self._runs.pixels(run.source_sha)
         stale = self._runs.stale(run, settings)

@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 class ThumbnailFill:
     """A thread that makes missing thumbnails. All methods may be called from any thread.
 
-    The job queue is not used: pages look for changes after each piece of work in it, and a million pieces would keep
-    them busy. The thread pauses while `idle` returns False, and while somebody uses the gallery (`give_way`). `saved`
+    The job queue is not used: pages look for changes after each job, and a million jobs would keep the pages busy. The
+    thread pauses while `idle` returns False, and while somebody uses the gallery (`give_way`). `saved`
     returns another number after every commit. The thread has normal priority: a low-priority thread that waits for a
     core may hold Python's global lock, and then every request waits. Decoding and encoding images, nearly all of its
     work, hold no lock.

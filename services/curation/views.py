@@ -32,7 +32,7 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class ShownColours:
-    """Colours shown on the map when a region was picked. An image has the colour of its first value."""
+    """Colours shown on the map when a region was picked. An image is coloured by its first value of the facet `by`."""
 
     by: str
     """Facet that the colours represent, or "model:" and the name of a model under test."""
