@@ -96,8 +96,8 @@ class ControlSets:
             if known == cases.view.sources:
                 raise UserError("Each source has a reconstruction already.", field="subject")
             raise UserError(
-                "No further reconstruction can be drawn. Each remaining source has a reconstruction that a person "
-                "rejected, or its images were imported, were drawn in another way, or belong to deleted runs.",
+                "No further reconstruction can be drawn. Possible reasons why a source has none: a person rejected it, "
+                "the images were imported, their runs were deleted, or their method draws no reconstructions.",
                 field="subject",
             )
         run, lineage = self._like(self._waiting(cases)[0])

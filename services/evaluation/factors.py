@@ -133,7 +133,7 @@ class Factors:
         )
 
     def read(self, question: EvaluationQuestion, on_count: OnCount) -> None:
-        """Have the embedder read images and edited words that have no stored vector. Raises UserError as `figures`."""
+        """Have the embedder read images and edited words that have no stored vector. Raises the errors of `figures`."""
         images = _Experiment(self._evaluations.result(question))
         entries = images.entries[np.isnan(self._meaning.vectors_of(images.entries)[:, 0])].tolist()
         words = [

@@ -1,9 +1,9 @@
 """Measures where a model under test looks: Grad-CAM maps and figures of `evaluation.focus` for an evaluation's images.
 Two models can be compared, such as before and after a retraining.
 
-Figures need a mask of an image's main object. The first of these that exists is taken: the mask that the test case
-stores; the object marked in the run; in the image's mask of classes, the class that is named like the image's label; in
-the same mask, the only class besides the background. Maps are kept in memory.
+Figures need a mask of an image's main object. This is the mask stored with the test case. If there is none, it is the
+object marked in the run. If none is marked, it comes from the image's mask of classes: the class with the name of the
+image's label, or otherwise the only class besides the background. Maps are kept in memory.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ SUBJECT, SUBJECT_MASK = "subject", "subject mask"
 """Name of the stage that marks a source's main object, and of the test case's artifact with that object's mask."""
 GROUPS = ("originals", "test cases", "reconstructions")
 _Mask = tuple[str, str]
-"""Mask of a main object: a text, and the SHA-256 of a mask image. Without a mask image, the SHA-256 is "", and the text
-is that of a `Region`. Else the text is a JSON list of the object's class numbers; "" means the white pixels."""
+"""Mask of a main object: two texts. Without a mask image, they are the text of a `Region`, and "". With a mask image,
+they are a JSON list of the object's class numbers ("" if white pixels mark the object), and the image's SHA-256."""
 
 
 class _Seen(NamedTuple):
@@ -79,8 +79,8 @@ class Focus:
 
     @does("show-focus", acts.OnTwoModels, looks=True)
     def show_focus(self, sent: acts.OnTwoModels) -> dict[str, Any]:
-        """Show where a classifier looks (Grad-CAM), for the images with a map so far: insertion, deletion, AIC, SIC,
-        purity, and the share of a map that is on the main object. With a second model, also show the differences.
+        """Show where a classifier looks, for the images that have a Grad-CAM map. The figures are insertion, deletion,
+        AIC, SIC, purity, and the share of a map on the main object. With a second model, also show the differences.
         """
         return focus_facts(self.figures(*self._evaluations.asked_both(sent)))
 

@@ -5,11 +5,11 @@ Run it in the unpacked folder, with Python 3.11 or later, numpy, scipy and panda
     python recompute.py
 
 It ends with code 0 if every file has its checksum and every number is equal, and with code 1 otherwise. Two numbers are
-equal if they differ by less than one part in a thousand million, which is what another processor may round differently.
+equal if their relative difference is at most 0.000000001, since processors round differently.
 
 The tables are in `tables/`, one JSON object a line; `columns.json` explains each column. Nothing here is taken from the
-studio's own program: each function states its formula and computes it. Only the order of the random draws has to be the
-studio's, or else the ends of intervals would differ by chance.
+studio's own program: each function states its formula and computes it. Only the order of the random draws is the
+studio's. With another order, the ends of intervals would differ by chance.
 """
 
 from __future__ import annotations
@@ -245,8 +245,8 @@ def shares_by_source(sources: Any, answers: pd.DataFrame, weight: Array | None =
 
 
 def matched_controls(cases: pd.DataFrame, control: pd.DataFrame) -> tuple[Array, Array]:
-    """Return True for each test case that has a reconstruction of the same source in the same control set. Also return
-    a weight for each reconstruction: the number of test cases per reconstruction of this source and control set.
+    """Return True for each test case whose source has a reconstruction in the test case's control set. Also return a
+    weight for each reconstruction: test cases of its source and control set, divided by their reconstructions.
     """
     own, drawn = (pd.MultiIndex.from_frame(one[["source", "control_set"]]) for one in (cases, control))
     has_control = own.isin(drawn) & (cases["control_set"] >= 0).to_numpy()
@@ -349,8 +349,8 @@ NO_LABEL = "none of the labels"
 
 
 def confusion(labels: Sequence[str], before: Array, after: Array) -> Rows:
-    """Yield how often each answer is given for each label. `before` (originals) and `after` (generated images) are
-    matrices (labels, labels + 1): for each label, the share of its images (for a segmenter: its pixels) by answer.
+    """Yield how often each answer is given for each label. `before` is for originals, `after` for generated images: a
+    row for each label, a column for each answer, `NO_LABEL` last. A value is a share of the label's images or pixels.
     """
     for at, label in enumerate(labels):
         for one, other, answer in zip(before[at], after[at], (*labels, NO_LABEL), strict=True):
@@ -453,7 +453,7 @@ def overlaps(counts: Array) -> Array:
 
 
 def ious(counts: Array, groups: Sequence[Sequence[int]]) -> Array:
-    """Return the IoU of each class (a group of rows of `counts`), (images, classes); NaN where the mask lacks it."""
+    """Return IoUs (images, classes). `groups` has each class's rows in `counts`. NaN if the mask lacks the class."""
     found = np.full((len(counts), len(groups)), np.nan)
     for at, own in enumerate(groups):
         here = counts[:, own].sum(axis=(1, 2))
@@ -470,9 +470,9 @@ def mean_iou(overlaps: Array) -> Array:
 
 
 def pixel_figures(pixels: Sequence[pd.DataFrame], weighing: str, mixed: bool, names: Sequence[str]) -> Rows:
-    """Yield mIoU and IoU, from one matrix of all pixels in which each source, or each test case, has equal weight. For
-    the intervals, one unseen source is added. In each set of images, all or none of the unseen source's pixels are
-    predicted right. Its number of pixels of a class is the mean over sources, weighted by their pixels of the class.
+    """Yield mIoU and IoU, from one matrix of all pixels in which each source, or each test case, has equal weight. The
+    intervals assume one more, unseen source. In each set of images, all or none of this source's pixels are predicted
+    right. It has the mean number of pixels of each class. In this mean, sources with more such pixels weigh more.
     """
     both = np.intersect1d(pixels[0]["source"], pixels[1]["source"])
     first, cases, control = (one[one["source"].isin(both)] for one in pixels)
@@ -646,9 +646,9 @@ def worker_states(ballots: pd.DataFrame, images: Array, pool: Array, fixed: Arra
 
 
 def looks_random(images: Array, judged: Array) -> bool:
-    """Return True if the judged images may be a random sample. The arguments are numbers of images by part. Two values
-    are compared with those of 2,000 random samples (seed 0): Pearson's statistic, and the number of images in parts
-    without a judged image. At least 1 in 200 samples must have an equal or higher value, for each of the two."""
+    """Return True if the judged images may be a random sample. `images` and `judged` are numbers of images by group.
+    Pearson's statistic, and the number of images in groups without a judged image, are compared with those of 2,000
+    random samples (seed 0). For each statistic, at least 1 in 200 samples must have an equal or higher value."""
     images, judged = images[images > 0], judged[images > 0]
     if len(images) == 1:
         return True
@@ -664,7 +664,7 @@ def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
 
     A cell with at least 5 judged images, or with only judged images, is a pool. The other judged cells form one common
     pool. If the judged images do not look like a random sample, an unjudged cell has the pool -1. If they look random,
-    the common pool gets the unjudged cells, then the pools with the fewest judged images, until it has 5 judged images.
+    the common pool gets the unjudged cells. Until it has 5 judged images, it then gets the pools with the fewest.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -686,8 +686,8 @@ def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
 
 def contradiction(judged: pd.DataFrame) -> bool:
     """Return True if two studies A and B contradict each other. The model is wrong on a share e of A's images. B finds
-    at most a share v of such images valid (upper end of the 99.8 % interval). If this holds in A, at most a share
-    1 - e (1 - v) of A's images is valid. The studies contradict each other if more of them are valid (p < 0.001).
+    at most a share v of its wrong images valid (upper end of the 99.8 % interval). If v also holds for A, at most a
+    share 1 - e (1 - v) of A's images is valid. A and B contradict each other if A's valid share is higher (p < 0.001).
     """
     decided = judged[judged["decided"]]
     for (one, own), (other, rest) in product(decided.groupby("study"), decided[decided["wrong"]].groupby("study")):
@@ -778,14 +778,14 @@ def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, size
 def drawn_shares(
     images: JudgedImages, states: Array, masses: Array, typical: float, score_weight: float
 ) -> tuple[Array, ...]:
-    """Return 4,000 draws (seed 0) of seven shares. 1 and 2: images that are wrong and valid, among all images. 3 and
-    4: the same, corrected by the score. 5: the share of wrong images, times the share of valid images among the wrong
-    images that people decided on. 6 and 7: wrong images among valid images. Shares 1, 3 and 6 are the lowest possible;
-    2, 4 and 7 are the highest possible. Images of unknown validity count as invalid or valid accordingly.
+    """Return 4,000 draws (seed 0) of seven shares. 1 and 2: valid images that the model gets wrong, among all images.
+    3 and 4: shares 1 and 2, corrected by the score. 5: the share of wrong images, times the share of valid images
+    among the wrong images that people decided on. 6 and 7: wrong images among valid images. Images of unknown validity
+    count so that shares 1, 3 and 6 are as low as possible, and shares 2, 4 and 7 as high as possible.
 
-    `masses` has a row for each source. Its columns: the weight in each pool; the weight of wrong images of unknown
-    validity; the weight of right images of unknown validity; the scores in each pool; the whole weight. `typical` is
-    the mean weight of one unseen source, which each draw adds.
+    `masses` has a row for each source. Its columns: the weight in each pool of `images`; the weight of wrong images of
+    unknown validity; the weight of right images of unknown validity; the scores in each pool; the whole weight.
+    `typical` is the mean weight of one unseen source, which each draw adds.
     """
     of_wrong, in_pool, mass = images.pool_is_wrong, images.in_pool, masses.mean(axis=0)
     pools, chance = len(of_wrong), np.random.default_rng(0)
@@ -856,9 +856,9 @@ def drawn_shares(
 def validity(judged: pd.DataFrame, ballots: pd.DataFrame, strata: int, weighing: str, has_score: bool) -> Rows:
     """Yield the figures on wrong images that people found valid, estimated by strata (law of total probability).
     Intervals come from 4,000 draws (seed 0): each gives random weights to sources, adds one unseen source, and draws
-    the states of judged images (`worker_states`). Where nothing is known, the lower end takes images for invalid, the
-    upper for valid. With `has_score`, votes correct the images' scores (prediction-powered inference, Angelopoulos et
-    al. 2023)."""
+    the states of judged images (`worker_states`). If the validity of images is unknown, they count as invalid for
+    the lower end, and as valid for the upper end. With `has_score`, votes correct the images' scores
+    (prediction-powered inference, Angelopoulos et al. 2023)."""
     wrong, decided = judged["wrong"].to_numpy(bool), judged["decided"].to_numpy(bool)
     without, outside = judged["undecided"].to_numpy(bool) & ~decided, judged["outside"].to_numpy(bool)
     voted = (decided | without) & ~outside
@@ -1113,10 +1113,10 @@ def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str], ordered:
     """Return the agreement of votes. Raw agreement and alpha leave out items with one vote.
 
     Raw: the share of equal pairs among the pairs of votes on an item, averaged over items. Krippendorff's alpha: 1 -
-    observed / expected disagreement. Observed: in pairs of votes on the same item. Expected: in all pairs of votes. AC1
-    (Gwet 2008) and kappa (Fleiss 1971): (raw - chance) / (1 - chance). p is an answer's share of the votes on an item,
-    averaged over all items. AC1: chance = sum p (1 - p) / (number of answers - 1). Kappa: chance = sum p². Ordinal
-    alpha weighs a disagreement by (votes for answers between the two answers + half of the votes for the two) squared.
+    disagreement in pairs of votes on the same item / disagreement in all pairs of votes. AC1 (Gwet 2008) and kappa
+    (Fleiss 1971): (raw - chance) / (1 - chance). p is an answer's share of the votes on an item, averaged over items.
+    For AC1, chance is sum p (1 - p) / (number of answers - 1). For kappa, chance is sum p². Ordinal alpha weighs the
+    disagreement of two answers by d². d is half of the votes for the two, plus all votes for answers between the two.
     """
     votes = np.array([[one.count(answer) for answer in answers] for one in ratings], float)
     values = dict.fromkeys(("raw agreement", "Krippendorff's alpha", "Gwet's AC1", "Fleiss' kappa"), math.nan)
@@ -1452,7 +1452,7 @@ def strata_of(cases: pd.DataFrame, edits: pd.DataFrame, wrong: Array, types: Seq
 
 
 def all_of_a_part(part: Array, judged: Array) -> bool:
-    """Return True if all judged images are in `part`, though a random sample has less than a 1 % chance of this."""
+    """Return True if all judged images are in `part`, and the chance that a random sample is in `part` is below 1 %."""
     n, inside = int(judged.sum()), int(part.sum())
     return bool(n and part[judged].all() and stats.hypergeom.pmf(n, len(part), inside, n) < 0.01)
 
@@ -1494,8 +1494,8 @@ class Bundle:
     def losses(self, model: int) -> list[pd.DataFrame]:
         """Return a segmenter's answers for originals, test cases and reconstructions. An answer is wrong if a protected
         class is lost. On an original, a class is lost if its IoU is below 0.15. On another image, a class is lost if
-        its IoU is at least 0.15 on the original, and lower by at least 0.15 on the image. An image without a class that
-        can be lost cannot be compared. In each row, `could` flags the classes that can be lost, `lost` the lost ones.
+        its IoU is at least 0.15 on the original and lower by 0.15 or more on the image. An image that can lose no class
+        cannot be compared. `could` flags the classes that can be lost, and `lost` flags the lost classes.
         """
         about = self.settings["models"][model - 1]
         groups, numbers = [one["groups"] for one in about["protected"]], np.arange(len(about["protected"]))
@@ -1544,9 +1544,9 @@ class Bundle:
         yield from self.valid_faults(model, wrong, found["all: error on generated images"], "wrong")
 
     def change(self, frames: Iterable[pd.DataFrame]) -> Array:
-        """Return the change of each test case: its value in the column `figure`, minus a value to compare with. This is
-        the mean of the reconstructions of the same source in the same control set. If no test case has a
-        reconstruction, it is the value of the original. `frames` has originals, test cases and reconstructions.
+        """Return each test case's value in the column `figure`, minus the value before the edit. The value before the
+        edit is the mean over the source's reconstructions in the test case's control set, or the original's value if no
+        test case has such a reconstruction. `frames` has originals, test cases and reconstructions.
         """
         first, cases, control = frames
         drawn = control[control["control_set"] >= 0].groupby(["source", "control_set"])["figure"].mean()

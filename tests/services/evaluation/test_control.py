@@ -160,7 +160,7 @@ def test_what_cannot_be_drawn_is_said(studio: Studio) -> None:
         studio.evaluations.make_control(ALL)
     run_of(studio.workspace, 77, [78])  # a run by an unknown method
     assert not studio.evaluations.view(ALL).can_make_control
-    with pytest.raises(UserError, match="drawn in another way"):
+    with pytest.raises(UserError, match="their method draws no reconstructions"):
         studio.evaluations.make_control(ALL)
     (run,) = runs_of(studio, 1)
     done = ended(studio, studio.evaluations.make_control(ALL))
