@@ -1,6 +1,6 @@
-"""Retrains a model under test with images of a subject, as a piece of work with progress and cancel. Each arm (a set of
-images to learn from) is trained once with each seed. Trainings stay in a folder of the workspace: a stopped one
-resumes, and nothing is trained twice. Results are stored in the database.
+"""Retrains a model under test with images of a subject. The work shows its progress and can be cancelled. Each arm (a
+set of images to learn from) is trained once with each seed. Trainings stay in a folder of the workspace: a stopped
+training resumes, and a finished training is not repeated. Results are stored in the database.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ Groups = tuple[tuple[int, ...], ...]
 MaskNumbers = Callable[[Mapping[int, str]], NDArray[np.uint8]]
 """Given the names of a mask's class numbers, returns the class group of each number from 0 to 255, (256,)."""
 OnStep = Callable[[str, int, int], None]
-"""Called with the step, the amount done and the total. In training, both count the updates of all trainings. An error
-that it raises stops the work, which resumes there when begun again."""
+"""Called with the name of the step, the amount done and the total amount. In training, the amounts are updates of all
+trainings. An error that the callback raises stops the retraining. If the retraining is begun again, it resumes."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Retrainings:
         return self.work.begin(RETRAINING, about(question.asked), work)
 
     def choices(self, question: EvaluationQuestion) -> RetrainingChoices:
-        """Return the options of a retraining. Raises UserError as `EvaluationService.cases`."""
+        """Return the options of a retraining. If nothing can be trained, `problem` says why."""
         try:
             types = tuple(self._require(RetrainingQuestion(question)).of_edit_type)
         except UserError as error:
@@ -390,8 +390,8 @@ class Retrainings:
 def parted_of(
     workspace: Workspace, cases: Cases, mapping: ClassMap, question: RetrainingQuestion, on_count: OnCount | None = None
 ) -> tuple[DataSplit, dict[str, int]]:
-    """Return the images of a subject split into train, tune and test, and each image's perceptual hash. Raises
-    UserError as `part`, and for an image with a missing or damaged file.
+    """Split the images of a subject into train, tune and test. Return the split, and each image's perceptual hash.
+    Raises UserError if `part` raises it, or if an image file is missing or damaged.
     """
     hashes = hashes_of(workspace, cases.pictures, on_count)
     looks = {sha: one.perceptual for sha, one in hashes.items()}

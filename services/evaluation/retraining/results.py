@@ -27,7 +27,7 @@ from services.evaluation.texts import TEXTS
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_OPENED = 1000
-"""Maximum number of catalogue entries that a number in a table opens in the gallery. People look at no more."""
+"""Maximum number of catalogue entries that the gallery shows for one number of a table. People look at no more."""
 LOWEST = 10
 """For a segmenter, 1 in `LOWEST` images is listed: the images with the smallest shares of right pixels."""
 HOW_PARTED = (
@@ -92,7 +92,7 @@ class ArmTraining:
 
 @dataclass(frozen=True)
 class OpenedImages:
-    """The images behind a number of a table, for the gallery."""
+    """The images that the gallery shows for one number in a table."""
 
     set: str
     arm: str
@@ -145,7 +145,7 @@ class RetrainingResult:
     """Speed of the training; None in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
-        """Return the `opened` images of an arm on a set; the arm "" stands for all images. None if none are stored."""
+        """Return the gallery's images for an arm on a set, or for the whole set (arm ""). None if none are stored."""
         return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
     def row(self, arm: str, on: str) -> ArmRow | None:
@@ -259,7 +259,7 @@ def opened(
 
 def shown_entries(set_entries: SetEntries, images: Sequence[int], most: int) -> tuple[tuple[int, ...], int]:
     """Return the ascending catalogue entries that show these images of a set, and the number of images shown. Images
-    are taken in the given order, as long as they have at most `most` entries in all.
+    are taken in the given order, until the next image would bring the number of entries above `most`.
     """
     entries, shown = set[int](), 0
     for own in (set_entries[image] for image in images):

@@ -1,5 +1,5 @@
-"""Plans the arms of a retraining, which are sets of images to learn from, and the sets to measure on (the paper's RQ3).
-Sources are split first, and all images made of a source stay in its split. Trains and saves nothing.
+"""Plans a retraining (the paper's RQ3): its arms (sets of images to learn from) and the sets of images to measure on.
+Sources are split first. All images made of a source stay in the split of the source. Trains and saves nothing.
 """
 
 from __future__ import annotations
@@ -248,11 +248,11 @@ def plan(
             left_out.append(NotMeasured(ON_UNSEEN, why))
     for name, count in (("learn from", len(originals)), ("measure with", len(sets.get(ON_ORIGINAL, ())))):
         if not count:
-            raise UserError(f"The retraining has no original to {name}: add sources, or take another seed.")
+            raise UserError(f"No original is left for the retraining to {name}: add sources, or take another seed.")
     for name, count in (("learn from", len(learnt_from)), ("measure with", len(sets.get(ON_GENERATED, ())))):
         if not count:
             other = f", or keep another edit type than “{parted.unseen}” from the arms" if parted.unseen else ""
-            raise UserError(f"The retraining has no test case to {name}: take another seed{other}.")
+            raise UserError(f"No test case is left for the retraining to {name}: take another seed{other}.")
     faulty = int(invalid[parted.rows(1, generated, "test")].sum())
     if faulty:
         notes.append(f"{count_of(faulty, 'test case', 'is')} not measured with: judged invalid by people.")
@@ -397,8 +397,8 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> tuple[str, ...]:
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
-    """Return the pictures that look like a picture of another split, mirrored or not, each after its split. Pictures of
-    the tune split are compared with test pictures, pictures of the train split with test and tune pictures.
+    """Return pairs: a split, and the SHA-256 of a picture in it that looks like a picture of another split, mirrored or
+    not. Tune pictures are compared with test pictures. Train pictures are compared with tune and test pictures.
 
     Sources were compared pixel by pixel before (`core.twins`). That takes quadratic time, so generated images are
     compared by hash.

@@ -122,8 +122,8 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def trainings_about(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
-    """Return the state and the time of last use of each training whose mark has this `about`, finished or not. `about`
-    is the key of a model and of the images to train with.
+    """Return the state and the time of last use of each training, finished or unfinished, of one model with the same
+    images. `about` is the key of the model and the images (`Marked.about`).
     """
     marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
     folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
@@ -149,9 +149,9 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
-    """Return two maps, `uses` and `latest`. `latest` maps each `Marked.about` (key of a model and images) to the end
-    time of its latest retraining. `uses` maps the folder of each training to the training's mark and the end time of a
-    retraining that used the training. If several retrainings used the training, an end time in `latest` is preferred.
+    """Return two maps, `uses` and `latest`. `uses` maps the folder of each training to the training's `Marked`, and to
+    the end time of a retraining that used the training. The latest retraining of a model with the same images is
+    preferred. `latest` maps each model with images (`Marked.about`) to the end time of this latest retraining.
     """
     uses: dict[str, tuple[Marked, str]] = {}
     latest: dict[str, str] = {}
