@@ -221,8 +221,8 @@ class _Columns:
 
     def _edits(self, method: Numbers) -> tuple[Numbers, Numbers]:
         """Return the number of each image's edit type, and of its cell (label, edit type, alternative). An image with
-        several types has the type -1, and an image with several edits has the cell -1. Exception for several types: if
-        all images of the method have the type of an image's first edit (as with AGA), the image counts by that edit.
+        several types has the type -1. An image with several edits has the cell -1. Exception: an image with several
+        types counts by its first edit if all images of the same method have the type of this edit (as with AGA).
         """
         edits_of = edits_by_row(self._found.cases.table, self._row)
         types = [{kind for kind, *_ in own} for own in edits_of]

@@ -13,9 +13,9 @@ from services.commands import Command, refused
 from services.edit_conflicts import StateEdit
 
 LONGEST_NAME = 120
-"""Maximum number of characters in a model's name, as in its settings."""
+"""Maximum number of characters in a model's name. `UnderTestSettings` has the same limit."""
 LONGEST_PATH = 1000
-"""Maximum number of characters in a checkpoint's path, as in its settings."""
+"""Maximum number of characters in a checkpoint's path. `UnderTestSettings` has the same limit."""
 LONGEST_CLASSES = 20_000
 """Maximum number of characters in the names of a file's classes; 1,000 classes take about 12,000."""
 

@@ -318,8 +318,8 @@ class Evaluation:
         return replace(cells, way=way[place]) if self.cases.mixed else cells
 
     def _of_control(self, values: Floats, place: Numbers) -> Floats:
-        """Return a value for each test case: the mean of `values` over the reconstructions of its source in its control
-        set, or NaN without any. `values` belong to the reconstructions at the positions `place`.
+        """Return a mean of `values` for each test case: over the reconstructions of the test case's source in the test
+        case's control set. NaN if there are none. `values` belong to the reconstructions at the positions `place`.
         """
         cases, ways = self.cases, int(self.cases.way.max(initial=0)) + 1
         source = cases.controls.source[place] * ways + cases.control_way[place]
@@ -504,7 +504,7 @@ def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
 
 
 def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
-    """Return the sorted catalogue entries of the images that `cell` counts. Test cases stand for their original."""
+    """Return the sorted catalogue entries of images that `cell` counts; for an original, those of its test cases."""
     cases = found.cases
     rows = cases.controls.row if cell.kind == "controls" else cases.generated.row[_counted(found, cell)]
     return tuple(sorted(cases.table.entry[rows].tolist()))

@@ -198,7 +198,7 @@ def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, tit
 
 
 def worth_words(found: ValidityEffect | None) -> list[str]:
-    """Return a sentence if the score does not narrow the interval of the share of wrong and valid images, else []."""
+    """Return a sentence if the score does not narrow the interval of the share of valid faults; else []."""
     if found is None:
         return []
     plain, helped = (one.width for one in (found.by_strata, found.with_score))

@@ -35,9 +35,9 @@ class Part:
     label: str
     """Label of the sources; "" for all labels."""
     edit_type: str
-    """Edit type of the alternative; "" if the part covers all edits."""
+    """Edit type of the alternative; "" for all edits."""
     meaning: str
-    """`core.words.meaning` of the alternative; "" if the part covers all edits."""
+    """`core.words.meaning` of the alternative; "" for all edits."""
 
     @property
     def key(self) -> str:
@@ -45,7 +45,7 @@ class Part:
         return json.dumps([self.label, self.edit_type, self.meaning], ensure_ascii=False)
 
     def cells(self, names: Sequence[CellName]) -> Numbers:
-        """Return the indexes of the part's cells in `names`, which are label, edit type and meaning of each cell."""
+        """Return the indexes in `names` of the cells that belong to the part."""
         numbers = [
             number
             for number, (label, edit_type, meaning) in enumerate(names)
@@ -86,13 +86,13 @@ class PartAnswer:
 
     part: Part
     spellings: tuple[str, ...]
-    """Alternatives of the part, the most frequent first; empty if the part covers all edits."""
+    """Spellings of the alternative in `part`, the most frequent first; empty if `part` covers all edits."""
     images: int
-    """Number of drawn images of the part that count: the model was right about their sources."""
+    """Number of drawn images in `part` that count: the model was right about their sources."""
     faults: int
     """Number of counted images that are valid faults."""
     share: Figure
-    """Share of valid faults among the images that `answer_of` counts, with one image for each source."""
+    """Share of valid faults among the images that `answer_of` counts: at most one image of each source."""
     answer: Answered
     waiting: int
     """Number of images that can still be drawn for the part."""
@@ -107,7 +107,7 @@ class Answer:
     unknown: tuple[str, ...]
     """Words of the question that name no label and no edit of the batch."""
     missing: tuple[str, ...]
-    """Pairs of a label and an alternative of the batch that occur in no caption together."""
+    """Pairs “label, alternative” that the question names, but that no caption of the batch combines."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Matched:
     parts: tuple[Part, ...]
     unknown: tuple[str, ...]
     missing: tuple[str, ...]
-    """Pairs of a label and an alternative of the batch that occur in no caption together."""
+    """Pairs “label, alternative” that the question names, but that no caption of the batch combines."""
 
 
 def matched(question: str, names: Sequence[CellName]) -> Matched:

@@ -65,7 +65,7 @@ class PixelCells:
     """Packed bits of a matrix (true groups, predicted groups + 1) for each test case. The last column is for no group.
     A bit is True if the share of the true group's pixels with this prediction is above 0 and at least average."""
     said_before: NDArray[np.uint8]
-    """Bits as in `said`, for the original of each source."""
+    """Packed bits as in `said`, but for the originals instead of the test cases."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
         """Return True for each test case that `cell` counts. `source` has the index of each test case's source."""
@@ -128,8 +128,8 @@ def losses_of(
 
 
 def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[str, str]], Numbers]:
-    """Return the distinct pairs of these images, in order of appearance, and the index of each image's pair. A pair is
-    the protected classes and the names of the mask's class numbers, both in JSON.
+    """Return distinct pairs of JSON texts, in order of appearance, and for each image the index of its pair. A pair has
+    the protected classes of an image, then the names of the class numbers in the image's mask.
     """
     protected, names = cases.table.protected, images.masks.of(place).names
     texts = Texts(protected.values, protected.numbers[images.row[place]])
@@ -162,8 +162,8 @@ def cells_of(
     mask_holds: Flags,
     shares: tuple[Floats, Floats],
 ) -> PixelCells:
-    """Return which images each pixel figure counts. `mask_holds` marks test cases whose masks hold. `shares` are the
-    two confusion matrices shown, of originals and of generated images.
+    """Return which images each pixel figure counts. `mask_holds` marks test cases whose mask still fits the image.
+    `shares` are the two confusion matrices that are shown: originals, then generated images.
     """
     size, sources = len(cases.generated), len(cases.originals)
     protected = tuple(dict.fromkeys(lost.names))
@@ -182,7 +182,7 @@ def cells_of(
 
 
 def _packed(counted: SegmenterCounts, size: int, shares: Floats, absent: Flags) -> NDArray[np.uint8]:
-    """Return bits as in `PixelCells.said`. `absent` are the groups that no mask has."""
+    """Return the packed bits that `PixelCells.said` describes. `absent` marks the groups that no mask has."""
     columns = np.append(absent, True)
 
     def together(cells: Floats) -> Floats:
@@ -235,7 +235,7 @@ class MaskChecks:
 
     def of(self, cases: Cases, model: StoredModel | None = None, broken: Container[str] = ()) -> MaskValidity:
         """Return which masks of test cases still fit their images. `model`, the evaluated model, never checks masks.
-        Images in `broken` could not be read, and do not count as unchecked.
+        `broken` has images that could not be read. `MaskValidity.unchecked` does not count their masks.
         """
         images, columns = cases.generated, self._workspace.case_columns
         passed = columns.entries(ImageFilter(checks={MASK_KEPT: ("passed",)}))

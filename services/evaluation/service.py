@@ -292,7 +292,7 @@ class EvaluationService:
         return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing, sent.among_labels)
 
     def asked_both(self, sent: acts.OnTwoModels) -> tuple[EvaluationQuestion, ...]:
-        """Return one question for each of the one or two models that a command names. Raises UserError as `asked`."""
+        """Return a question for each of a command's one or two models. Raises UserError for an unknown model."""
         keys = (sent.key, sent.beside) if sent.beside else (sent.key,)
         return tuple(self.asked(sent.model_copy(update={"key": key})) for key in keys)
 
@@ -324,7 +324,7 @@ class EvaluationService:
         return self.work.begin(LOOKING, about(question), work)
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to have images read. Return this work; its result is a `Read`. Raises UserError if it cannot begin."""
+        """Begin work in which the model reads images (result: a `Read`). Raises UserError if the work cannot begin."""
         self.cases(question.subject).require()
 
         def work(on_count: OnCount) -> Any:
@@ -364,8 +364,8 @@ class EvaluationService:
     # The control set
 
     def make_control(self, subject: Subject, key: str = "") -> WorkView:
-        """Begin to draw missing reconstructions, then have the model of a `ModelChoice.key` read them; "" for no model.
-        The result is a `ControlsDrawn`. Raises UserError if none can be drawn.
+        """Begin to draw missing reconstructions, which a model then reads. `key` is the `ModelChoice.key` of this
+        model; "" for no model. The result is a `ControlsDrawn`. Raises UserError if no reconstruction can be drawn.
         """
         model = self.choice(key, subject).settings if key else None
 
@@ -388,7 +388,7 @@ class EvaluationService:
         return self.result(question).evaluated
 
     def compare(self, first: EvaluationQuestion, second: EvaluationQuestion) -> ModelComparison | None:
-        """Compare two models on the same test cases. Return None if their subjects differ."""
+        """Compare two models on the same test cases. Return None if the two questions are about different images."""
         if first.subject != second.subject:
             return None
         return compared(self.result(first), self.result(second), first.weighing)
@@ -397,7 +397,7 @@ class EvaluationService:
         self, first: EvaluationQuestion, second: EvaluationQuestion, margin: float, by_class: bool = False
     ) -> GateResult:
         """Return whether the second model is worse than the first by more than `margin`, 0 to 1. `by_class` compares
-        each label too. Raises UserError as `evaluate`, and for models of different tasks.
+        each label too. Raises UserError if `evaluate` raises it, or if the models have different tasks.
         """
         votes = self._workspace.case_columns.outcomes()
         return gate_of(self.result(first), self.result(second), votes, margin, by_class, first.weighing)
@@ -419,7 +419,7 @@ class EvaluationService:
         return entries_of(self.result(question), cell)
 
     def rank(self, question: EvaluationQuestion, most: int = 100) -> Ranking:
-        """Rank the test cases; returns the first `most`. Raises UserError as `evaluate`."""
+        """Rank the test cases, and return the first `most`. Raises UserError if no figures can be calculated."""
         result, votes = self.result(question), self._workspace.case_columns.outcomes()
         return self._ranking(question, result, self._scored(result.cases, votes), votes, most)
 
@@ -465,7 +465,7 @@ class EvaluationService:
     def draft_study(
         self, question: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
     ) -> str:
-        """Draft the study of `study_plan`, save it by `create`, and return its id. Raises UserError as `study_plan`."""
+        """Draft and save the study of `study_plan`, and return its id. Raises UserError if no study can be drafted."""
         result = self.result(question)
         return draft_study(
             self._workspace, result, plan_study(result, judged), self._stored(question.model).key, create
@@ -474,11 +474,11 @@ class EvaluationService:
     # Implementation
 
     def result(self, question: EvaluationQuestion) -> EvaluationResult:
-        """Return the figures with the columns behind them. Raises UserError as `evaluate`."""
+        """Return the figures with the columns behind them. Raises UserError if no figures can be calculated."""
         return self._found.once((repr(question), self._workspace.saved()), lambda: self._evaluated(question))
 
     def inputs(self, question: EvaluationQuestion) -> EvaluationInputs:
-        """Return the data from which `evaluate` computes its figures. Raises UserError as `evaluate`."""
+        """Return the data behind the figures of `evaluate`. Raises UserError for a bad test set, model or mapping."""
         cases, stored = self.cases(question.subject), self._stored(question.model)
         mapping, votes = self._answering(question, cases, stored), self._workspace.case_columns.outcomes()
         read = self._answers.segmented if cases.view.kind == "segmentation" else self._answers.classified

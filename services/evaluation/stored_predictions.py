@@ -90,7 +90,7 @@ class _ReadImages:
 
 @dataclass
 class _Rows:
-    """Stored rows about images that one model has read, as columns."""
+    """A table of what is stored about the images that one model has read, column by column."""
 
     columns: tuple[NDArray[Any], ...]
     images: _ReadImages = field(default_factory=_ReadImages)

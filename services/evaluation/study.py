@@ -1,4 +1,4 @@
-"""Drafts a validity study for an evaluation. The study's votes tell faults of the model from invalid images."""
+"""Drafts a validity study for an evaluation. The study's votes separate faults of the model from invalid images."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class StudyPlan:
 
 def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
     """Plan how many images of each stratum to judge, at most `judged` in all. Raises UserError if no test case can be
-    compared, or for a segmenter if no question of the template is about the classes.
+    compared. For a segmenter, also raises UserError if the question template asks about none of the images' classes.
     """
     _, number, names, not_asked = _judgeable(found)
     images = np.bincount(number, minlength=len(names)).tolist()
@@ -95,10 +95,10 @@ def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
 def draft_study(
     workspace: Workspace, found: EvaluationResult, plan: StudyPlan, model: str, create: Create | None = None
 ) -> str:
-    """Draft a study of this sample, drawn at random within each stratum, with control and quiz items. Return its id.
+    """Draft a study with control and quiz items, and return its id. Images are drawn at random in each stratum.
 
     All images get the same questions, except questions that do not apply. `model` is the key of the model's stored
-    predictions. `create` saves the draft before its items. Raises UserError as `plan_study`.
+    predictions. `create` saves the draft before its items. Raises UserError if `plan_study` raises it.
     """
     places, number, names, _ = _judgeable(found)
     seed = secrets.randbelow(SEED_DIGITS)
@@ -151,7 +151,7 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
         if not len(places):
             raise UserError(
                 "No question template fits the classes of these images: there are templates for "
-                f"{and_list(_asked_of())}. Draw a study with questions of your own on the page Study."
+                f"{and_list(_asked_of())}. Create a study with your own questions on the page Study."
             )
     stratum, names = strata_of(cases, found.right == WRONG)
     used, number = np.unique(stratum[places], return_inverse=True)

@@ -149,8 +149,8 @@ class VotesOnCases:
 
 
 def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]) -> VotesOnCases:
-    """Return the votes on each test case. If several studies judged a test case, the votes of the last study with a
-    consensus on this test case count. If no study has a consensus, the votes of the last study count.
+    """Return the votes on each test case. If several studies judged a test case, use the votes of the last study that
+    reached a consensus on this test case. If no study reached a consensus, use the votes of the last study.
     """
     place = {case: at for at, case in enumerate(test_cases.tolist()) if case >= 0}
     number = {one.study: at for at, one in enumerate(studies)}

@@ -1,7 +1,7 @@
 """The images of a subject (an evaluation's images) as columns: originals, test cases and reconstructions, with label,
-source, split and mask. A reconstruction is a source redrawn with an unchanged caption, by a recipe that draws the
-control set of another recipe (`Recipe.control`). It never counts as a test case. An evaluation uses reconstructions of
-its sources from the whole workspace, if their profile, method and start are those of one of its test cases.
+source, split and mask. A reconstruction is a source redrawn with an unchanged caption, and never counts as a test
+case. `Recipe.control` of a recipe names the other recipe that draws its reconstructions. An evaluation uses
+reconstructions of its sources from the whole workspace, if a test case has the same profile, method and start.
 
 A rejected image counts in no figure of any subject: a fault on it is not the model's. A released version of a test set
 keeps its rejected images. The figures of the version exclude them, and a note says how many they are.
@@ -116,7 +116,7 @@ class Method:
     start: str = ""
 
     def of(self, image_filter: ImageFilter) -> ImageFilter:
-        """Return `image_filter`, narrowed to images that this method made."""
+        """Return `image_filter`, narrowed to images that have this recipe and start."""
         own: dict[Facet, tuple[str, ...]] = {**image_filter.facets, "recipe": (self.recipe,)}
         if self.start:
             own["start"] = (self.start,)
@@ -172,7 +172,7 @@ class Cases:
     rejected: Numbers
     """Rows in `table` of the rejected test cases, which count in no figure of an evaluation."""
     without_control: str
-    """A sentence on test cases whose recipes have no control set; "" for none."""
+    """A sentence on test cases whose recipes cannot draw a control set (reconstructions); "" for none."""
 
     @cached_property
     def pictures(self) -> tuple[str, ...]:
@@ -441,7 +441,7 @@ class _Reading:
     def _masks_of(
         self, first: Numbers, rows: Numbers, controls: Numbers, shas: Sequence[str]
     ) -> tuple[Masks, Masks, Masks]:
-        """Return masks of sources, test cases, reconstructions. Without a mask, a source gets its first test case's."""
+        """Return masks of sources, test cases, reconstructions. An unmasked source gets its first test case's mask."""
         places = np.concatenate([first, rows, controls])
         masks, names = (Texts(one.values, one.numbers[places]) for one in (self._masks, self._mask_classes))
         known_sources = ((place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals)

@@ -1,6 +1,6 @@
 """The questions and answers of evaluations, shared by services, pages, command line and scripts.
 
-All shares are 0 to 1. Unknown values are None, with a sentence on why. All are plain frozen dataclasses.
+All shares are 0 to 1. Unknown values are None, with a sentence on why. All classes here are frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ class Cell:
     name: str = ""
     """Name of the row: a class (for confusion, the true one), edit type, keyword or alternative; "" for all."""
     said: str = ""
-    """Predicted label; "" for none of the labels. For "confusion", it is predicted on the image; for "confusion
-    before", on its original. A segmenter predicts a label for each pixel. The table of confusions shows the average
-    share of the class's pixels that get this label. An image counts if its share is above 0 and at least average."""
+    """Predicted label; "" for none of the labels. For "confusion", the prediction is about the image; for "confusion
+    before", about the image's original. For a segmenter, the cell links to images where the share of the class's pixels
+    that get this label is above 0 and at least average. The table of confusions shows the average share."""
     only_wrong: bool = False
     """True to count only wrong cases: for a segmenter, those that lose the class; for edits, newly wrong ones."""
 
@@ -174,7 +174,7 @@ class ScoreView:
     own: Agreement
     """Agreement with votes on sources from which the scores were not learnt."""
     shown: tuple[StudyShown, ...]
-    """Agreement with each study, of scores learnt from the other studies; empty if there are too few studies."""
+    """For each study, its agreement with a score learnt from the other studies. Empty if there are too few studies."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class FocusRow:
     name: str
     """Name of the figure, one of `evaluation.focus.FIGURES`."""
     figures: tuple[Figure, ...]
-    """Figure of each model; for two, also the second minus the first. Only images with maps of all models count."""
+    """Figure of each model, for the images with maps of all models. With two models, also model 2 minus model 1."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class FocusFigures:
     left_out: tuple[tuple[str, str, str, int, int], ...]
     """Model, figure (AIC or SIC), reason, number of images tried, and number left out for that reason."""
     pictures: tuple[tuple[str, str, tuple[bytes, ...]], ...]
-    """Some images: `FocusRow.images`, label, and a WebP with the map of each model."""
+    """For each of some images: its kind (`FocusRow.images`), its label, and for each model a WebP with its map."""
     maps: tuple[tuple[tuple[float, float, int], ...], ...]
     """For each model and image: position (x, y) in a plane of the model's features, 0 to 1, and the label's number."""
     labels: tuple[str, ...]
@@ -287,7 +287,7 @@ class Evaluated:
     thumbnails: Mapping[int, str] = field(default_factory=dict)
     """SHA-256 of the image of each entry in `EditRow.worst`."""
     score: ScoreView | None = None
-    """Score of the chance that people find an image valid; None if none can be learnt."""
+    """Score that estimates how likely people find an image valid. None if no score can be learnt."""
     unchecked: int = 0
     """For a segmenter: number of test cases whose mask is still to be checked by the profile's own segmenter."""
 

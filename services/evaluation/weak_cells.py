@@ -53,7 +53,7 @@ MOST_IMAGES, MOST_MINUTES = 1_000_000, 100_000
 UNLIKELY = 0.05
 """A cell is called "unlikely" if its chance of being weak is below this."""
 MOST_QUESTIONS = 10
-"""Maximum number of a person's questions in a search."""
+"""Maximum number of questions that a person can ask in one search."""
 Nearest = Callable[[str, Sequence[str]], Sequence[str]]
 """Returns the names that are nearest in meaning to a text, the nearest first."""
 CellState = Literal["weak", "open", "unlikely"]
@@ -103,8 +103,8 @@ class SearchView:
     cells: tuple[CellRow, ...]
     """All cells: the weak ones first, then by `CellRow.chance`, the highest first."""
     over_labels: tuple[CellRow, ...]
-    """Each alternative over all labels, with `label` "" and the sums of its cells' counts. `chance` is the largest of
-    its cells. Empty if there is only one label."""
+    """One row for each alternative, about its cells of all labels together. `label` is "". Counts are summed over these
+    cells; `chance` is the largest chance of a cell. Empty if there is only one label."""
     chosen: int
     """Number of images that the search chose."""
     drawn: int
@@ -139,15 +139,15 @@ class _Standing:
     names: tuple[CellName, ...]
     """Names of the cells. Each has a label, an edit type and the `core.words.meaning` of an alternative."""
     spellings: tuple[Counter[str], ...]
-    """Number of captions with each alternative of each cell."""
+    """For each cell, the number of captions with each spelling of the cell's alternative."""
     cells: Cells
     waiting: tuple[tuple[Candidate, ...], ...]
     """Images of each cell that can still be drawn, one for each source that has no image in the cell yet."""
     images: Numbers
-    """Number of images of each cell that count; rejected ones do not count."""
+    """For each cell, the number of images that count. Rejected images do not count."""
     faults: Numbers
     valid: Numbers
-    """Number of images of each cell that count, without those that a study found invalid."""
+    """For each cell, the number of counted images that no study found invalid."""
     invalid: Numbers
     """Number of images of each cell that people rejected or found invalid."""
     counted: tuple[DrawnImage, ...]
@@ -350,9 +350,9 @@ class WeakCellSearch:
     def _outcomes(
         self, candidates: Sequence[Candidate], notes: list[str], reads: bool
     ) -> tuple[dict[int, tuple[bool, bool]], frozenset[int], frozenset[int]]:
-        """Return three things: for each test case that counts, whether it shows a valid fault and whether a study finds
-        it invalid; the rejected test cases; and the sources that the model gets wrong. Test cases of these sources do
-        not count: there the edit is not the reason.
+        """Return three things: two flags for each test case that counts, the rejected test cases, and the sources that
+        the model gets wrong. The flags say if the test case is a valid fault, and if a study finds it invalid.
+        Test cases of sources that the model gets wrong do not count: the edit is not the reason for the wrong answer.
         """
         if all(one.test_case is None for one in candidates):
             return {}, frozenset(), frozenset()
