@@ -25,7 +25,7 @@ from services.commands import does
 from services.edit_conflicts import LARGEST_ID
 
 KEPT = 200
-"""Maximum number of ended jobs whose state pages can still ask for."""
+"""Maximum number of ended jobs that the queue keeps, so that pages can still show their state."""
 JobNumber = Annotated[int, Field(ge=0, le=LARGEST_ID, description="The job")]
 
 log = logging.getLogger(__name__)
@@ -327,7 +327,7 @@ class JobQueue:
         return is_marked
 
     def take_parts(self, job: JobHandle, most: int) -> tuple[Part, ...]:
-        """Mark the parts made so far as done, and return the next parts to make, as `JobHandle.take_parts`."""
+        """Mark the parts made so far as done, and return the next parts to make, at most `most`."""
         with self._changed:
             for part in job.view.at_parts:
                 self._mark(job, part.id, ("running",), "done")

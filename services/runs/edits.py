@@ -197,7 +197,7 @@ def add_counterfactual(value: CounterfactualCaptions, run: Run, new: _WholeCapti
     if tokens(added.text) == tokens(source):
         raise UserError("This is the caption of the source: change what should differ in the new image.")
     if any(tokens(added.text) == tokens(item.text) for item in value.items):
-        raise UserError("The list has this caption already: change it, or tick the one in the list.")
+        raise UserError("The list has this caption already: change the new caption, or tick the caption in the list.")
     return CounterfactualCaptions((*value.items, added))
 
 

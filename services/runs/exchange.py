@@ -62,7 +62,7 @@ class Exchange:
         self._profile = runs.profile
 
     def saved_image(self, case_id: int) -> tuple[str, bytes]:
-        """Return name and bytes of a test case's image file, with its run inside. Raises UserError if it is unknown."""
+        """Return a test case's image file (name, bytes), which contains the run. Raises UserError for an unknown id."""
         stored = self._workspace.test_cases.get(case_id)
         run = self._workspace.runs.get(stored.run_id)
         mask = self._workspace.images.load(run.mask_sha) if run.mask_sha is not None else None

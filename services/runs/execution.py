@@ -139,9 +139,9 @@ class Execution:
 
     @does("run", RunStage)
     def run_stage(self, sent: RunStage) -> None:
-        """Run one text stage, even if its value is fresh. A value that a person wrote is replaced only with `force`. If
-        one request to the model fills later stages too, those that are empty or stale are run as well, unless a person
-        wrote one of their values. Raises CanBeInsistedOn if a person's value would be replaced without `force`.
+        """Run one text stage, even if its value is fresh. A value that a person wrote is replaced only with `force`;
+        else CanBeInsistedOn is raised. One request to the model may fill later stages too. Then empty and stale later
+        stages are run as well. None of these later stages is run if a person wrote the value of one of them.
         """
         if not sent.force and self._holds_edit(self.workspace.runs.get(sent.run), sent.stage):
             message = (
@@ -191,7 +191,7 @@ class Execution:
 
     def run_among_others(self, run: str) -> None:
         """Run the empty or stale text stages of a run that is started together with others. If the models do not fit
-        into memory together, the job waits again before stages of another model, so that each model is loaded once.
+        into memory together, the job queues again before it uses another model. So all runs load each model once.
         """
         self.start(run, recipe_of(self.workspace.runs.get(run).recipe).names, waits=not self.driver.models.fit_together)
 

@@ -80,7 +80,7 @@ class RunService:
         self.notice = lru_cache(maxsize=256)(lambda sha: notice_for(profile, images.load(sha)))
         """Returns the profile's notice on an image of a kind that its models do not know; "" for other images."""
         self.edited = workspace.runs.edited
-        """Returns how many values of each stage people changed, by profile and stage. Reads all stored values."""
+        """Returns, by profile and stage, the number of values that people changed. Reads all stored values."""
 
     @does("rename", RunCommand)
     def rename(self, run: str, title: Annotated[str, Field(description="The new name")]) -> None:
@@ -93,7 +93,7 @@ class RunService:
         return OpenedRun(self.workspace.runs.duplicate(run))
 
     def settings(self, run: Run, recipe_name: str = "") -> Settings:
-        """Return a run's settings for its recipe or `recipe_name`. If they do not fit, return the profile's."""
+        """Return a run's settings for its recipe or `recipe_name`; the profile's settings if these do not fit."""
         recipe = recipe_of(recipe_name or run.recipe)
         try:
             return recipe.settings_in(self.profile, run.settings)
@@ -306,7 +306,7 @@ def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
     for case in workspace.runs.get(run_id).test_cases:
         if case.id == case_id:
             return case
-    raise UserError("This test case is not of this run: choose one of the run's.", field="case")
+    raise UserError("This test case is not of this run: choose a test case of this run.", field="case")
 
 
 def task_problem(task: Task) -> str:
