@@ -60,7 +60,7 @@ class ScriptTokens:
         title: Annotated[
             str, Field(max_length=10 * LONGEST_NAME, description="A name for the token, such as “notebook”")
         ],
-        reads_only: Annotated[bool, Field(description="True if the token may read and change nothing")] = True,
+        reads_only: Annotated[bool, Field(description="True if the token may only read, and not make changes")] = True,
         days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="Days that the token is valid")] = 30,
     ) -> NewToken:
         """Make a token for a script."""

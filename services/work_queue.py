@@ -130,7 +130,7 @@ class WorkQueue:
             return self._known[number].view
 
     def wait(self, number: int, seconds: float) -> WorkView:
-        """Wait until work ends or `seconds` have passed, and return it. Raises Missing if it is unknown."""
+        """Return work when the work ends, or after `seconds`. Raises Missing if `number` is unknown."""
         with self._changed:
             self._changed.wait_for(lambda: number not in self._known or not self._known[number].view.active, seconds)
         return self.view(number)

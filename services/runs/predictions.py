@@ -1,6 +1,6 @@
 """Predictions of the model under test for a run's images. The worker thread computes them while no job waits.
 
-A request of a page only looks up stored predictions. It loads no model, and reads no images but masks and class maps.
+A page request only looks up stored predictions. It loads no model. It opens only masks and class maps, no other images.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class ModelComparison:
         return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
-        """Return all checks of a test case, the checks of its mask last. Mask checks that came with an imported file
-        count until the studio has computed its own.
+        """Return all checks of a test case. The mask checks that the studio computed come last. Until the studio has
+        computed them, mask checks from an imported file are returned.
         """
         return with_mask_checks(case.checks, self.mask_kept.get(case.id), self.masked)
 
@@ -427,9 +427,9 @@ class ModelChoices:
             self._predictions.try_again(chosen)
 
     def ask(self, run: str, model: str) -> str | None:
-        """Request the predictions of a run's model under test for its images. `model` is the key of the model, "" for
-        any. Return "", or a sentence if the model cannot be asked, or None if the run has another model under test or
-        none.
+        """Request the predictions of a run's model under test for the run's images. `model` is the key that this model
+        must have, "" for any key. Return a sentence if the model cannot be asked, otherwise "". Return None if the run
+        has no model under test, or a model with another key.
         """
         stored = self._runs.workspace.runs.get(run)
         settings = self._runs.settings(stored)

@@ -1,4 +1,4 @@
-"""The commands to change a run's settings and prompts: one by one, by a preset, or back to the profile's.
+"""The commands that change a run's settings and prompts: set a value, apply a preset, or restore the profile's values.
 
 A change always applies to the latest state of a run, even if the person saw an earlier one: see `edit_conflicts`.
 """
@@ -85,7 +85,7 @@ class RunSettings:
 
         def change(plain: Plain) -> None:
             if field not in plain.get(section, {}):
-                raise UserError(f"There is no setting {section}.{field}: choose one of the run's.", field="setting")
+                raise UserError(f"There is no setting {section}.{field}: choose a setting of the run.", field="setting")
             plain[section][field] = sent.value
 
         self.change(sent, change)
@@ -98,7 +98,7 @@ class RunSettings:
 
     @does("default-settings", DefaultSettings)
     def put_defaults_back(self, sent: DefaultSettings) -> None:
-        """Reset sections of the settings to the profile's. Raises UserError for an unknown section."""
+        """Reset sections of the settings to the profile's values. Raises UserError for an unknown section."""
         recipe = recipe_of(self._workspace.runs.get(sent.run).recipe)
         defaults = recipe.settings_in(self._profile).model_dump(mode="json")
         for section in sent.sections:

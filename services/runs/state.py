@@ -42,7 +42,7 @@ class Problem:
     of: str = ""
     """Description of the run's state when the problem arose; it is shown in no other state. "" to show it always."""
     cannot_load: bool = False
-    """True if the stage's model cannot be loaded, such as without a network."""
+    """True if the stage's model cannot be loaded, for example because there is no network."""
 
 
 class CanBeInsistedOn(UserError):
@@ -73,7 +73,7 @@ class StageNotes:
             return {stage: text for (of_run, stage), text in self._notices.items() if of_run == run_id}
 
     def failed(self, run_id: str, stage: StageName, error: UserError, of: str = "") -> None:
-        """Record an error at a stage. It is shown in the state of the run that `of` describes; "" for any state."""
+        """Record an error at a stage. Show it only while the run's state matches `of`, or always if `of` is ""."""
         insist = error.insist if isinstance(error, CanBeInsistedOn) else None
         problem = Problem(str(error), insist=insist, of=of, cannot_load=isinstance(error, CannotLoad))
         if isinstance(error, UnreadableReply):
@@ -150,7 +150,7 @@ class RunState:
     """Width and height of the source image."""
     recipe: Recipe
     recipes: tuple[Recipe, ...]
-    """All recipes that the profile can draw."""
+    """All recipes that the profile offers and can run."""
     settings: Settings
     stale: dict[StageName, str]
     problems: dict[StageName, Problem]

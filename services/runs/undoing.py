@@ -1,4 +1,4 @@
-"""The commands to undo and redo the last step of a run. A step may be an edit, a run of stages or another change.
+"""The commands to undo and redo the last step of a run. A step is an edit, new values of stages or another change.
 
 Nothing is deleted: undo saves the earlier value again, and all values stay in the history.
 """
