@@ -70,7 +70,7 @@ class AnnotationStep:
     done: int
     """Number of answered items, including control items; during a quiz or training, only items of that part."""
     left: int
-    """Number of items still to come, including control items; in quiz or training, only its items."""
+    """Number of items still to come, including control items; during a quiz or training, only items of that part."""
     assignment: Assignment | None = None
     """The item to judge and its lease; None unless the status is "item", "training", "feedback" or "quiz"."""
     feedback: Feedback | None = None

@@ -1,9 +1,9 @@
 """Annotators' sessions and the pictures that annotators get.
 
-To stop guessing, tries with wrong codes and links are limited, by code or link and by network address. The URL of a
+So that nobody can guess codes or links, failed tries are limited for each network address and in total. The URL of a
 picture contains a token, which is computed from the worker, the picture and a secret of this process. Nobody can guess
-the token, and it reveals nothing. It is the same before and after the picture's item is assigned, so the browser need
-not load the picture twice. A picture is sent without any metadata that could reveal its origin.
+the token, and it reveals nothing. The token is the same before and after the picture's item is assigned, so the browser
+need not load the picture twice. A picture is sent without any metadata that could reveal its origin.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The commands with which a lead sets up a study before its start, from the name to the items.
 
-A draft is saved while the lead types. Each command contains the form as typed so far, which is saved first. A page also
-sends the state of the form that it shows (`based`), so that two windows never overwrite each other: see `draft_saves`.
+A draft is saved while the lead types. Each command first saves the form that it contains. A page also sends a hash of
+the draft that the page shows (`based`). If another window has changed the draft, nothing is saved: see `draft_saves`.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class DraftCommand(StudyCommand):
 
 
 class DrawsIntoDraft(DraftCommand, ItemDraw):
-    """A command that draws test cases by a filter into a draft."""
+    """A command that adds a sample of the test cases that match a filter to a draft."""
 
 
 class DrawsItems(StudyCommand, ItemDraw):
-    """A command that draws test cases by a filter for a study."""
+    """A command about the test cases that a study can draw by a filter."""
 
 
 @dataclass(frozen=True)

@@ -113,8 +113,8 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[
     """Store the pictures of the files. Return the items, ready for `Studies.add_items`, and notes for the person.
 
     A CSV among the files is the list of items (see `study.listed_items`). It names each image by its file, or by the
-    SHA-256 of an image of the workspace. Without a list, every image is an item; if the images are in several folders,
-    their names are the labels. Raises UserError with one sentence; pictures stored before stay unused.
+    SHA-256 of an image of the workspace. Without a list, every image is an item. Its label is the name of its folder
+    if there are several folders. Raises UserError; pictures that are stored by then stay stored, but unused.
     """
     pictures = _Pictures(workspace, files)
     lists = [name for name in files.names if name.lower().endswith(".csv") and not hidden(name)]

@@ -1,7 +1,7 @@
 """Draws items for a study from the test cases that match a filter, with all facts about them that the analysis needs.
 
 Reconstructions are drawn only if the filter names their recipe: a study usually asks about edits, and reconstructions
-have none. The catalogue finds the matching test cases, `study.sampling` draws among them, and only these are read.
+have none. The catalogue finds the matching test cases, `study.sampling` draws some, and only the drawn ones are read.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _item(
 
 
 def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return a mask's visible classes; () without a mask. Names in `names`, such as vehicle for car, come first."""
+    """Return the `names` that cover a visible class (vehicle covers car), then the visible classes; () without mask."""
     if mask is None:
         return ()
     visible = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}

@@ -24,7 +24,7 @@ class Template:
     """Kind of task that the questions are made for, "classification" or "segmentation"; "any" for both."""
 
     def rules(self) -> Rules:
-        """Return rules from this template. Other rules are the paper's, such as a consensus of 4 of 5 votes."""
+        """Return the paper's rules, such as a consensus of 4 of 5 votes, with this template's questions and texts."""
         taken = cells(self, "questions show_source show_captions instructions")
         return Rules(template=self.name, consent=_TEXTS["consent"], **taken)
 
