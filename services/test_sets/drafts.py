@@ -40,7 +40,7 @@ from storage.test_sets.test_sets import LONGEST_NOTE, Removed, checked_note
 from storage.workspace import Workspace
 
 NEAR_DUPLICATES = "near-duplicate distance"
-"""Name of the threshold that a release of a split draft records in addition to the given thresholds."""
+"""Name of a threshold. The studio adds it to the thresholds of a release if the images have splits."""
 MOST_AT_ONCE = 100_000
 """Maximum number of images in one command."""
 MOST_THRESHOLDS = 100

@@ -61,8 +61,8 @@ def export_version(
 
 
 def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
-    """Return the value of the key `name`, such as "model", in the lineage in `facts`; "" if it is missing or no text.
-    Facts of imported images may have any shape.
+    """Return the value of the key `name`, such as "model", in the lineage in `facts`. Return "" if the value is
+    missing or is not a text. Facts of imported images may have any shape.
     """
     lineage = facts.get("lineage")
     value = lineage.get(name) if isinstance(lineage, dict) else None

@@ -17,7 +17,7 @@ from storage.workspace import Workspace
 _AT_ONCE = 200
 """Number of images whose hashes are saved together. An interruption loses at most this many."""
 MOST_TWINS = 20_000
-"""Maximum number of pictures to search for edited copies. The time grows with its square. More are only hashed."""
+"""Maximum number of pictures to search for edited copies, as time grows quadratically. Larger sets are only hashed."""
 Twins = tuple[tuple[str, str], ...]
 
 

@@ -23,7 +23,7 @@ def units_of(
 ) -> tuple[Unit, ...]:
     """Return the groups of images that must be in the same split. Two images are in one group if they have the same
     source, if their sources look alike or are `twins`, or if one is the source of the other. `hashes` holds the
-    perceptual hash of each source by SHA-256. For a source that the workspace lacks, `hashes` has the image's hash.
+    perceptual hash of each source by SHA-256, or of all images of a source if the workspace lacks the source.
     """
     from scipy.cluster.hierarchy import DisjointSet
 
@@ -53,12 +53,12 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
     """Return a split for every image, by SHA-256. The numbers of images come as close to the `shares` as whole groups
     allow, in total and for each label.
 
-    The groups are assigned one by one, the largest first. Groups of equal size come in an order drawn with `seed`. Each
-    goes to the split that lacks most images of its labels. This is the rule of iterative stratification (Sechidis,
-    Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011), which works for groups with several
+    The groups are assigned one by one, the largest first. Groups of equal size come in an order drawn with `seed`. A
+    group goes to the split with the greatest lack of images with the group's labels. This is iterative stratification
+    (Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011) for groups with several
     labels. Labels alone are not enough if a label has few images: a fifth of three images is less than one, so the
-    largest split would get all of them. So a group goes only to a split that it brings closer to its total share, and
-    no split stays empty while there are groups for it.
+    largest split would get all three. So a group goes only to a split whose size the group brings closer to the wanted
+    size, and no split stays empty while there are groups for it.
 
     With `keep`, a group that has a split keeps it; no group may have two splits. At least one share must be above 0.
     """

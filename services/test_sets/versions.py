@@ -220,7 +220,7 @@ def draft_of(workspace: Workspace, reference: str) -> SetVersion:
     """Return the draft of a test set. Raises Missing for an unknown set, and UserError without a draft."""
     test_set = set_of(workspace, reference)
     if test_set.draft is None:
-        raise UserError(f"“{test_set.name}” has no draft: begin one of its next version.", field="test_set")
+        raise UserError(f"“{test_set.name}” has no draft: begin a draft of the next version.", field="test_set")
     return test_set.draft
 
 
@@ -229,7 +229,7 @@ def _of_set(test_set: TestSet, which: str) -> SetVersion:
         if which == version.key:
             return version
     if which == DRAFT:
-        raise Missing(f"“{test_set.name}” has no draft: begin one of its next version.", field="version")
+        raise Missing(f"“{test_set.name}” has no draft: begin a draft of the next version.", field="version")
     raise Missing(f"“{test_set.name}” has no released version {which[:20]}.", field="version")
 
 

@@ -531,7 +531,7 @@ def test_a_draft_is_put_right_from_the_command_line(
     release(workspace, set_id)
     assert ran(capsys, workspace, "remove", "Birds", one) == (
         2,
-        ["“Birds” has no draft: begin one of its next version."],
+        ["“Birds” has no draft: begin a draft of the next version."],
     )
     with pytest.raises(SystemExit):
         sets_command(["--workspace", str(workspace.folder), "set-split", "Birds", "exam", one])
