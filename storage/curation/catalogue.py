@@ -214,9 +214,9 @@ class Catalogue(Repository):
 
     @read
     def not_measured(self, db: Db, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
-        """Return up to `most` segmentation images for which a model's class maps of image and source await comparison.
+        """Return up to `most` segmentation images for which a model's class maps are not compared yet.
 
-        Images of deleted runs are left out. With `sha`, return only images whose own or whose source's hash is `sha`.
+        Images of deleted runs are left out. With `sha`, return only images whose hash or whose source's hash is `sha`.
         """
         if sha:
             found = "SELECT group_concat(id) FROM catalogue WHERE there AND (image = :sha OR source = :sha)"

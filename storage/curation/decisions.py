@@ -180,7 +180,7 @@ class Decisions(Repository):
 
     @write
     def take_back(self, db: Db, decision: int = 0, author: str = "", key: str = "") -> TakenBack:
-        """Undo a decision, except on images where a later decision replaced it. Decisions undone before stay undone.
+        """Undo a decision, except on images where a later decision replaced it. No other undone decision comes back.
 
         With `decision` 0, undo this author's latest decision in force. The undo is a decision too and can be undone.
         `key` works as in `review`. Raises UserError if the decision is unknown or undone, or if there is none to undo.
@@ -223,8 +223,8 @@ class Decisions(Repository):
 
     @read
     def repeatable(self, db: Db, session: int, waits: int) -> tuple[int, ...]:
-        """Return images to show again in a session. The person decided about each image alone, at least `waits`
-        decisions ago. The image still has a verdict, and was not shown again before.
+        """Return images to show again in a session. The person last judged each image by a decision about one image
+        only, at least `waits` decisions ago. The image still has a verdict, and was not shown again before.
         """
         return tuple(entry for entry, _ in _repeatable(db, session, waits))
 
@@ -316,7 +316,7 @@ def _require_classified(db: Db, entries: Sequence[int]) -> None:
     if without:
         many = count_of(without, "image", "belongs")
         raise UserError(
-            f"{many} to a segmentation and cannot have a label. Choose only images of classifications.",
+            f"Only images of classifications can have a label, but {many} to a segmentation. Choose other images.",
             field="label",
         )
 
@@ -374,11 +374,11 @@ def _chain(db: Db, decision: int) -> list[Row]:
 
 
 def _rows_after(db: Db, first: Row) -> list[tuple[str, Row]]:
-    """Return (table, new row) pairs that undo the last decision of a chain of undos. `first` starts the chain.
+    """Return (table, new row) pairs for the next undo of a chain: a decision `first`, its undo, the undo of that, etc.
 
-    A new row repeats the latest row whose decision is in force once this undo is done. A row without a decision counts
-    as in force. If no row is in force, the new row has default values. Rows that undos of decisions wrote are never
-    repeated. Rows that undos in a run's history wrote can be repeated.
+    A new row repeats the latest row that is in force after this undo. A row is in force if its decision is in force, or
+    if no decision wrote the row. If no row is in force, the new row has default values. Rows that an undo of a decision
+    wrote are never repeated. Rows that an undo in the history of a run wrote can be repeated.
     """
     moved: list[tuple[str, Row]] = []
     for table, keys in _LOGS[first["kind"]]:

@@ -32,7 +32,7 @@ Numbers = NDArray[np.int64]
 
 
 def changed_set(members: bytes, changes: Mapping[int, bool]) -> bytes:
-    """Return a stored chunk after places were added (True) or removed (False). `members` is b"" for an empty chunk."""
+    """Return the chunk `members` (b"" if empty) with entries added (True) or removed (False), by place in the chunk."""
     flags = np.unpackbits(chunk_bits(members), bitorder="little")
     flags[list(changes)] = list(changes.values())
     return stored_places(np.flatnonzero(flags))
@@ -160,7 +160,7 @@ def place_of(bits: Bits, entry: int, backwards: bool) -> int | None:
 
 
 def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
-    """Yield the set's entries above `entry`, ascending; or `backwards`, those below it. The set may lack `entry`."""
+    """Yield entries above `entry`, ascending. If `backwards`, yield lower ones, descending. `entry` may be absent."""
     chunks = len(bits) // BYTES
     first = min(max(entry >> CHUNK_BITS, 0), chunks - 1) if chunks else 0
     for chunk in range(first, -1, -1) if backwards else range(first, chunks):

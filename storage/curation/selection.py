@@ -61,7 +61,7 @@ class Held:
 
 
 class Selection:
-    """The entries that match a filter in the snapshot of `db`, or `held` entries from an earlier query."""
+    """The entries that match a filter in the snapshot of `db`, or the saved result `held` of an earlier query."""
 
     def __init__(self, db: Db, image_filter: ImageFilter, held: Held | None = None) -> None:
         self._db, self.filter = db, image_filter
@@ -408,7 +408,7 @@ class InformationWalk:
         self._selection, self._strata = selection, strata
 
     def from_key(self, key: PageKey | None) -> Iterator[PageKey]:
-        """Yield the keys after `key`. A key stores its stratum, so a verdict on the image does not move the key."""
+        """Yield the keys after `key`. A verdict may change the stratum of an image, but not the stratum in its key."""
         start = self._stratum(key) if key is not None else 0
         for number in range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None
@@ -454,9 +454,9 @@ def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = No
 
 
 def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
-    """Return the images that match a filter now. A review can use this list, since its verdicts may change the matches.
+    """Return the images that match a filter now. A review can keep this list while verdicts change what matches.
 
-    A list of a million images takes 125 kB. The order "information" is stored too, in seven further lists. Other orders
+    A list of a million images takes 125 kB. For the order "information", seven more lists store the order. Other orders
     are not stored: in "reviewed", an image moves when it gets a verdict.
     """
     selection = Selection(db, image_filter)

@@ -1,4 +1,4 @@
-"""Change the sets of entries in the tables `catalogue_values` and `catalogue_sets`."""
+"""Store, for each value of a facet, the set of entries that have this value (table `catalogue_sets`)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_set(db: Db, value: int, entries: Numbers) -> None:
 
 
 def drop_set(db: Db, value: int) -> None:
-    """Delete the set of the entries that have a value, when no entry has the value any more."""
+    """Delete the stored set of a value. Call this when no entry has the value any more."""
     db.execute("DELETE FROM catalogue_sets WHERE id >= ? AND id < ?", [value << KEY_BITS, (value + 1) << KEY_BITS])
     db.execute("UPDATE catalogue_values SET entries = 0 WHERE id = ?", [value])
 

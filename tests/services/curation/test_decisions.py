@@ -315,7 +315,7 @@ def test_another_label_moves_the_image_and_what_models_get_right_of_it(studio: S
 def test_a_label_is_for_classifications_and_never_empty(studio: Studio) -> None:
     bird, *_ = birds(studio.workspace, 1)
     road, *_ = birds(studio.workspace, 1, ROAD, 201)
-    with pytest.raises(UserError, match="belongs to a segmentation, which has protected classes"):
+    with pytest.raises(UserError, match="belongs to a segmentation"):
         ask(studio, "relabel-images", entries=[bird, road], label="gull")
     with pytest.raises(UserError, match="cannot do without"):
         ask(studio, "relabel-images", entries=[bird], label="  ")
