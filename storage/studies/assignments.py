@@ -119,13 +119,13 @@ class Assignments(Repository):
         key: str,
         right: bool | None = None,
     ) -> Saved:
-        """Save the answers and return "saved"; "again" if a vote with the client's `key` was saved before.
+        """Save the answers and return "saved". Return "again" if a vote with the client's `key` was saved before.
 
-        Check `answers` before (study.questions.check_answers); the command `submit` checks the other values. `seconds`
-        come from the client and are limited to the time since the lease. For an item with a known answer, `right` says
-        if it was answered right (core.studies.right), for the worker's figures. An expired lease does not matter while
-        the item needs the vote. Raises VoteRefused with one of the codes "not yours" (also for missing assignments),
-        "answered", "full", "not running", "not enrolled", "excluded", "blocked".
+        The caller checks all values first (`answers` with study.questions.check_answers). `seconds` come from the
+        client and are limited to the time since the lease. For an item with a known answer, `right` says if the worker
+        answered right (core.studies.right). A vote after the end of the lease is saved if the item still needs votes.
+        Raises VoteRefused with one of the codes "not yours" (also for missing assignments), "answered", "full",
+        "not running", "not enrolled", "excluded", "blocked".
         """
         row = _own_row(db, public, worker)
         if row is None:

@@ -1,9 +1,9 @@
-"""Choose a worker's next item. Functions of an open database.
+"""Choose a worker's next item. The functions take an open database.
 
 Each worker gets the items of a kind in a random order of their own. The order depends only on the seed of the rules and
 the worker's name, so it can be repeated and needs no table. One time in four, an item that others have begun is taken
-from a random place further on in the order. So a study that stops early has more finished items, and the order is
-hardly less random.
+from a random place further on in the order. So a study that stops early has more finished items, and the order
+stays almost as random.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.engine.rows import Row
 BEGUN_FIRST = 0.25
 """Probability, 0 to 1, that items begun by others are searched first."""
 STRETCHES = (16, 128)
-"""Numbers of items in the worker's order to search first and second. After that, all items are searched."""
+"""Numbers of items in two short searches along the worker's order. If both find nothing, all items are searched."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -111,8 +111,8 @@ def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
 def _usable(
     db: Db, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
 ) -> dict[int, Row]:
-    """Return the items that the worker never had, by place. Ordinary items must also need votes. `places` limits the
-    search; None searches all places.
+    """Return the items that the worker never had, by their number in the study. Ordinary items must also need votes.
+    `places` are the numbers of the items to search; None searches all items.
     """
     if places is None:
         index, some = "study_items_by_room", ""

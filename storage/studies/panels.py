@@ -35,7 +35,7 @@ class Panels(Repository):
 
     @write
     def set(self, db: Db, study_id: str, panel: Panel) -> None:
-        """Change the settings from now on. Raises UserError if the study is not running or paused."""
+        """Change the settings from now on. Raises UserError if the study is a draft or closed."""
         if require_study(db, study_id)["state"] not in ("running", "paused"):
             raise UserError("Panel settings can be changed only while a study is running or paused.")
         if _panel(db, study_id) == panel:
@@ -88,7 +88,7 @@ class Panels(Repository):
 
 
 def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
-    """Return two flags: the study's link once admitted everybody, and the link once admitted only panel participants.
+    """Return two flags: whether the study's link ever admitted everybody, and whether it ever admitted only a panel.
 
     If the second flag is True, the first flag ignores times when the link admitted everybody but nobody joined.
     """

@@ -1,4 +1,4 @@
-"""A whole study as plain rows, to move it to another workspace. Functions of an open database.
+"""A whole study as plain rows, to move the study to another workspace. The functions take an open database.
 
 The rows come from an untrusted file: only known columns with values of the right type are accepted, references must
 lead to other rows of the file, and the rules of the tables hold. The rows never contain sign-in data.
@@ -143,7 +143,7 @@ class _Restoring:
         return {**_only(row, "public kind place created"), "content": pack(content), **pictures, **self._here}
 
     def _worker(self, row: Row) -> str:
-        """Return the restored worker's name here: the name in the records, or a new one if another worker has it."""
+        """Restore a worker and return the worker's name, with a number added if another worker here has this name."""
         name, tries = str(row["id"]), 1
         if not _WORKER.fullmatch(name):
             raise ValueError("a worker has another name")

@@ -120,7 +120,7 @@ class Workers(Repository):
 
     @read
     def code_of_browser(self, db: Db, worker: str, browser: str) -> str:
-        """Return a worker's code, to show it after a reload. "" if the worker has begun or used another browser."""
+        """Return a worker's code, to show it after a reload; "" in another browser, or if the worker has begun."""
         symbols = _symbols(worker, browser)
         values = [worker, sha_of(symbols), sha_of(browser)]
         return _spaced(symbols) if browser and first_value(db, _QUERIES["code_of_browser"], values) else ""
@@ -213,7 +213,7 @@ def checked_reason(reason: str, needed: bool) -> str:
 
 
 def _symbols(worker: str, browser: str) -> str:
-    """Return the code of a worker who joins from the browser with this secret. It is the same each time."""
+    """Compute a worker's code from the worker's name and the browser's secret. Equal inputs give equal codes."""
     number = int.from_bytes(hmac.digest(browser.encode("utf-8", "replace"), worker.encode(), "sha256"), "big")
     return "".join(_CROCKFORD[number >> 5 * place & 31] for place in range(_SYMBOLS))
 
