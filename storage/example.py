@@ -97,7 +97,7 @@ class Example(Repository):
 
     @write
     def remove(self, db: Db, batches: Sequence[int], trained_on: Sequence[str]) -> Kept:
-        """Remove the example, all or nothing. Return the parts that were left.
+        """Remove the example in one transaction. Return the parts that were kept.
 
         Its runs are deleted as if by a person. Its batches (the ones in the record and `batches`), test sets and study
         are dropped permanently. Everything that a person's own work uses stays: see `Kept`. `trained_on` are test sets

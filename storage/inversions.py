@@ -42,7 +42,7 @@ class Inversions:
         return content if hashlib.sha256(content).digest() == data[:32] else None
 
     def save(self, key: str, data: bytes) -> None:
-        """Save an inversion under its key. If all take more than `MOST_BYTES`, drop the least recently used."""
+        """Save an inversion. If all inversions take more than `MOST_BYTES`, drop the least recently used ones."""
         path = self._path(key)
         try:
             write_renewable(path, hashlib.sha256(data).digest() + data, self.folder, self._images.process)

@@ -47,7 +47,7 @@ def _names_label(guess: str | None, label: str | None) -> bool | None:
 
 
 def _study_outcome(rules: str, state: str, content: str, votes: str, adjudications: str) -> str:
-    """Return an item's outcome. `votes` is JSON pairs (worker, answers), `adjudications` (question, answer)."""
+    """Return an item's outcome. JSON `votes` lists (worker, answers), JSON `adjudications` lists (question, answer)."""
     if state == "draft":
         return ""
     item = item_of({"id": 0, "public": "", "kind": "item", "image": "", "source": None, "content": content})

@@ -158,7 +158,7 @@ class Batches(Repository):
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
-        """Skip the images `left` (with reasons), plan skipped images `back` again, and add new images `work`."""
+        """Skip the images in `left` (reason by id), plan skipped images in `back` again, and add images in `work`."""
         time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ?"
         for one, reason in left.items():
             db.execute(f"{change} AND (state = 'planned' OR reason = ?)", ["skipped", reason, time, one, WAITS])
@@ -233,7 +233,7 @@ class Batches(Repository):
 
     @write
     def hold(self, db: Db, batch: int) -> None:
-        """Reserve a batch for this process and free leased work. Raises UserError if another process works on it."""
+        """Reserve a batch for this process, and end all leases. Raises UserError if another process has the batch."""
         row = _require(db, batch)
         process = self._images.process
         if row["process"] not in (None, process) and self._alive(row["process"]):
@@ -255,7 +255,7 @@ class Batches(Repository):
 
     @write
     def approve(self, db: Db, batch: int, ahead: bool = False) -> None:
-        """Approve the captions. Raises UserError if approved already, or not all written (allowed with `ahead`)."""
+        """Approve the captions. Raises UserError if they are approved, or if some are missing and `ahead` is False."""
         row = _require(db, batch)
         if row["approved"] is not None:
             raise UserError(f"The captions of “{row['name']}” are approved already.")

@@ -57,7 +57,7 @@ class Database:
         self._watching = threading.Lock()
 
     def open(self) -> None:
-        """Open or create the file. Raises UserError if it cannot be opened or written, is damaged, or refused."""
+        """Open or create the file. Raises UserError if it is damaged, cannot be opened or written, or fails `check`."""
         if self._writer is not None:
             raise RuntimeError("this Database is open already")
         self._local = threading.local()  # this thread may still have a closed connection from before
@@ -217,7 +217,7 @@ class Repository:
 
     A method marked `@write` or `@read` is defined with the database as its first argument, and called without this
     argument. It runs in one transaction, so it cannot call another marked method. Shared code is in functions that take
-    the database. `writing` and `reading` make methods of these functions.
+    the database. `writing` and `reading` turn such functions into methods.
     """
 
     def __init__(self, database: Database) -> None:

@@ -47,8 +47,8 @@ class Predictions(Repository):
         return self.extend([NewPrediction(sha, model, prediction)])[0]
 
     def extend(self, new: Iterable[NewPrediction], model: int | None = None) -> tuple[int, ...]:
-        """Save predictions, all or none. Return their ids. With the id `model`, save their probabilities too. Raises
-        UserError like `append`.
+        """Save predictions, all or none, and return their ids. If the id `model` of a model is given, also save the
+        probabilities. Raises UserError like `append`.
         """
         predictions = tuple(new)
         # The files of the class maps are written before the rows.

@@ -198,7 +198,7 @@ class Runs(Repository):
 
     @write
     def begun_with(self, db: Db, run_id: str, listed: bool) -> None:
-        """Mark the run's content as its start. Unless `listed`, hide the run until something is done with it."""
+        """Start the undo history at the run's present content. If not `listed`, hide the run until its first use."""
         if not listed:
             change_state(db, run_id, removed=1)
         begin_steps(db, run_id)

@@ -1,7 +1,7 @@
 """The undo history of a run. Nothing is deleted, as an undo adds rows that repeat the earlier state.
 
 The steps come from the tables that store changes: states of the run, versions of values, reviews. `undo_log` records
-which steps were undone and redone, and which rows this added.
+which steps were undone and redone, and which rows each undo or redo added.
 """
 
 from __future__ import annotations
