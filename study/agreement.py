@@ -100,7 +100,7 @@ def fleiss(ratings: Ratings) -> Measure:
 
 
 def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = False) -> Agreement:
-    """Return all measures for a question and a text on them. `answers` are possible answers, in order if `ordered`."""
+    """Return all measures of agreement, explained in words. `answers` lists possible answers, in order if `ordered`."""
     figures = raw(ratings), alpha(ratings), ac1(ratings, answers), fleiss(ratings)
     ordinal = alpha(ratings, answers) if ordered and answers else None
     counts = Counter(answer for item in ratings for answer in item)
@@ -147,7 +147,7 @@ def _margins(ratings: Ratings) -> dict[str, float]:
 
 
 def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
-    """Return δ² by pair of answers (c, k). δ = votes on the answers between c and k + half of the votes on c and k."""
+    """Return δ² by pair of answers (c, k). δ adds votes on answers between c and k, and half the votes on c and k."""
     distances = {}
     for (i, c), (j, k) in permutations(enumerate(answers), 2):
         between = sum(margins[g] for g in answers[min(i, j) : max(i, j) + 1])

@@ -21,11 +21,11 @@ IsLeftOut = Callable[[NewItem], bool]
 def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int) -> ItemKind:
     """Return "control" or "item", the kind of a worker's next item.
 
-    The worker's items are cut into stretches of length 1 / share. Each stretch has one control item. Its place comes
-    from a hash (SHA-256 of seed, worker and number), so no worker can guess it, workers differ, and a reload changes
-    nothing. Control item j (from 0) comes as soon as items_seen + controls_seen >= floor((j + u_j) / share), with u_j
-    uniform in [0, 1). So at any time the number of control items is at most one above or below its share. `items_seen`
-    and `controls_seen` count answered items.
+    The rules set the share of control items. Each stretch of 1 / share items has one control item. The place of the
+    control item comes from a hash (SHA-256 of seed, worker and number), so nobody can guess it and a reload keeps it.
+    Control item j (from 0) comes as soon as items_seen + controls_seen >= floor((j + u_j) / share). u_j is uniform in
+    [0, 1). So the number of control items is always at most one above or below share times the number of all items.
+    `items_seen` and `controls_seen` count answered items.
     """
     share = rules.controls.share
     if share <= 0:
@@ -126,7 +126,7 @@ def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> New
 
 
 def _true(item: NewItem, usable: Sequence[Question]) -> NewItem | None:
-    """Return a control item that shows the source, where "yes" is true. None without a usable question."""
+    """Return a control item that shows the source, so that "yes" is the right answer; None without usable question."""
     expected = {
         question.id: "yes"
         for question in asked(usable, item, {})

@@ -87,7 +87,7 @@ def _parts(question: str, slices: Slices) -> Iterator[Row]:
 
 
 def _whole(question: str, *shares: Slice | None) -> list[Row]:
-    """Return a row for each share of valid images that is not None. `uses` names the votes of each share, in order."""
+    """Return rows of up to four shares: after exclusions, before exclusions, with adjudications, by the first rules."""
     uses = ("after exclusions", "before exclusions", "with adjudications", "by the first rules")
     return [_slice(question, used, "all", share) for used, share in zip(uses, shares, strict=False) if share]
 

@@ -51,9 +51,9 @@ def wilson_ends(share: float, n: float) -> tuple[float, float]:
 
 
 def bootstrap(images: Sequence[tuple[int, int]], seed: int = 0) -> Proportion:
-    """Return a share of votes, from (votes for, all votes) of each image, with a bootstrap percentile interval.
+    """Return a share of votes with a bootstrap percentile interval. `images` are pairs: good votes, all votes.
 
-    value = Σ for / Σ all. The votes on one image are not independent, so whole images are drawn. Each of the `SAMPLES`
+    value = Σ good / Σ all. The votes on one image are not independent, so whole images are drawn. Each of the `SAMPLES`
     samples has as many images as `images`, drawn with replacement. The interval ends are quantiles of the samples'
     shares (Efron 1979, Annals of Statistics 7; clusters: Davison and Hinkley 1997, section 3.8). Images without a vote
     are left out. Without any vote the share is undefined. If all images have the same share there is no interval.

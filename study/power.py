@@ -19,8 +19,8 @@ def survival(p_yes: float, votes: int, consensus: int) -> tuple[float, float]:
     """Return the shares of items with a consensus on yes, and on no, if every vote is "yes" with probability `p_yes`.
 
     They are P(X >= c) and P(X <= K - c) for X ~ Binomial(K, p_yes) and c > K / 2. With p = 0.7 and 4 of 5 votes, 56 %
-    of the items have a consensus, and 94 % of these on yes. So discarding the others raises the share. Raises
-    ValueError for a consensus that is no majority.
+    of the items have a consensus, and 94 % of these on yes. So leaving out items without a consensus raises the share
+    of yes. Raises ValueError for a consensus that is no majority.
     """
     if not votes < 2 * consensus <= 2 * votes:
         raise ValueError("There is no plan without a consensus of more than half of the votes and at most all of them.")

@@ -31,13 +31,13 @@ def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> 
 def made_training(
     items: Sequence[NewItem], rules: Rules, known: Sequence[NewItem] = (), left_out: IsLeftOut = lambda item: False
 ) -> tuple[NewItem, ...]:
-    """Return as many training items as the rules require, made of the source images of `items`, each explained.
+    """Make as many training items as the rules require from the source images of `items`, with explanations.
 
-    If possible, as many are right as wrong. They use a quarter of the sources, or as many as are needed if each source
-    is used twice, but never more than half. The other sources are left for control and quiz items, which show no
-    picture of the training. If the used sources have no scene for a wrong item, a scene of the other sources is taken.
-    Pictures of the `known` items (control or quiz items made by a person) are not used. Fewer or no items are returned
-    if material is missing. A `left_out` item is replaced by another. Items are drawn with the seed of the rules.
+    If possible, half of the training items are right, and half are wrong. One source makes one training item, or two
+    if a quarter of the sources is too few. Training uses at most half of the sources. The other sources are for control
+    and quiz items, which show no picture of the training. If the used sources make no wrong item, wrong items may show
+    other sources. Pictures of the `known` items (control or quiz items made by a person) are not used. Fewer or no
+    items are returned if material is missing. A `left_out` item is replaced. The seed of the rules decides the draw.
     """
     number = rules.training
     labels: dict[str, str] = {}
@@ -86,11 +86,11 @@ def made_quiz(
     left_out: IsLeftOut = lambda item: False,
     apart: frozenset[str] = frozenset(),
 ) -> tuple[NewItem, ...]:
-    """Return as many quiz items as the rules require, made of the source images of `items` as `made_controls` does.
+    """Make as many quiz items as the rules require from the source images of `items`, as in `made_controls`.
 
-    If possible, as many are right as wrong. Images of existing control items are used last, as the quiz would tell
-    their answers. Fewer or no items are returned if material is missing. A `left_out` item is replaced by another, and
-    no item shows a picture in `apart`. Items are drawn with the seed of the rules.
+    If possible, half of the quiz items are right, and half are wrong. Images of the existing `controls` are used last,
+    because the quiz would reveal the answers to `controls`. Fewer or no items are returned if material is missing. A
+    `left_out` item is replaced, and no item shows a picture in `apart`. The seed of the rules decides the draw.
     """
     used = {item.image_sha for item in controls}
     could_be = (replace(item, kind="quiz") for item in all_made(items, rules, rules.seed + 1, apart))
