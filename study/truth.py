@@ -1,4 +1,4 @@
-"""The true answers for simulated annotators: known answers by the picture that is shown, guesses for all others."""
+"""True answers for simulated annotators. Known answers come from a file. All other answers are guessed."""
 
 from __future__ import annotations
 

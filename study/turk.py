@@ -159,11 +159,11 @@ def read_time(text: str) -> datetime:
 def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     """Return the votes of a result file on the items of a study.
 
-    A row names its item in `HITId`, or else in the `Input.` column that names items most often. The name is the item's
-    public name or its original file, as a name, path or web address, with or without the ending. Answers are in
-    columns `Answer.QUESTION`, `Answer.QUESTION.label` (Turk's classification form) or `Answer.QUESTION.OPTION` with
-    true or false, or as JSON in `Answer.taskAnswers`. In QUESTION, case does not matter, and `_` and spaces mean `-`.
-    In a file by Turk, rejected rows are left out, as Turk replaced them. Raises ValueError for a file of another form.
+    A row names its item in column `HITId`, otherwise in the `Input.` column that names most items. A row may give the
+    item's public name, or the name, path or web address of its original file. The file's ending may be absent. Answers
+    are in columns `Answer.QUESTION`, `Answer.QUESTION.label` (Turk's classification form) and `Answer.QUESTION.OPTION`
+    (true or false), or in `Answer.taskAnswers` (JSON). In QUESTION, case is ignored; `_` and spaces mean `-`. Rejected
+    rows in a file by Turk are skipped, as Turk replaced them. Raises ValueError for a file of another form.
     """
     missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
     if missing:
