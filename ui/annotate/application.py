@@ -45,7 +45,7 @@ POLICY = (
 COOKIE = "annotator"
 """Name of the cookie with the token of a worker's session."""
 BROWSER = "annotator-browser"
-"""Name of the cookie with a secret that outlives sessions. It shows if two tabs or two worker names share a browser."""
+"""Name of the cookie with a secret that outlives sessions. The secret reveals that two workers share a browser."""
 BROWSER_SECONDS = 400 * 24 * 3600
 _SECRET = re.compile(r"[\w-]{43}", re.ASCII)
 _HEADERS = tuple(
