@@ -93,7 +93,7 @@ def _add_sent(app: FastAPI, studio: Studio) -> None:
     def stop(data: dict[str, Any]) -> dict[str, Any]:
         work = data.get("work")
         if not isinstance(work, int):
-            raise UserError("The request names no planning to stop: reload the page.")
+            raise UserError("The request does not say which planning job to stop: reload the page.")
         studio.batches.planning.cancel(work)
         return {"done": True}
 

@@ -12,7 +12,7 @@ from services.runs.words import recipe_title
 from ui.explore.parts import Tone
 
 BATCHES = "/batches/"
-"""Address of the list of batches. The page of a batch has its number after it, such as /batches/7."""
+"""Address of the list of batches. The address of a batch adds the number of the batch, such as /batches/7."""
 SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
 
 
