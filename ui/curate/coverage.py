@@ -122,7 +122,7 @@ def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def name_of(value: str, facet: str) -> str:
-    """Return the title for a value of a facet: a line or column of the coverage table."""
+    """Return the title of a line or column of the coverage table. The line or column stands for `value` of `facet`."""
     return value or _NONE.get(facet, f"no {facet}")
 
 

@@ -35,7 +35,7 @@ Show = Callable[[Any, Any], Mapping[str, Any]]
 
 def add_command(app: FastAPI, commands: Commands, name: str, show: Show = lambda _command, _result: {}) -> None:
     """Let pages send a command as JSON to /curate/api/NAME. The reply is JSON with the `result` of the command and the
-    values that `show` adds, such as the next address. The reply to an error is a message and the name of its field.
+    values that `show` adds, such as the next address. An error reply has a message and the name of the wrong field.
     """
     if name not in commands.known():
         raise UnknownCommand(f"There is no command {name!r} for pages of Curate.")
