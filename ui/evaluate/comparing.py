@@ -19,8 +19,8 @@ Pair = tuple[Evaluated, Evaluated]
 Unit = Literal["share", "points", "times"]
 _ROWS = {kind: DataTable(__file__, tuple[str, Unit], kind) for kind in ("effectiveness", "segmentation")}
 Dots = tuple[str, list[tuple[int, tuple[str, tuple[Figure, ...], Axis, list[tuple[str, str]]]]]]
-"""The title of a table, and its rows. A row has its number of test cases, its name, the figures of both models, and the
-axis of the plot. Last come the figures as text, each with the reason if it has no interval."""
+"""The title of a table, and its rows. A row is (number of test cases, content). The content is the row's name, both
+models' figures, the axis of the plot, and a list with (text, reason if there is no interval) of each figure."""
 
 
 def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:

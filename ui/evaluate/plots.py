@@ -32,9 +32,8 @@ class Confusion:
     names: list[str]
     """Names of the columns: the answers of the model."""
     rows: list[tuple[str, list[tuple[Cell, float | None, bool, bool]]]]
-    """Each row: its label and its cells. A cell has its place, its share (None without an image), True if its answer is
-    right, and True if a click opens its images.
-    """
+    """Each row: its label and its cells. A cell is (the images that it counts, their share of the label's images,
+    True if its answer is right, True if a click opens the images). The share is None if the label has no image."""
 
 
 def confusion(

@@ -59,7 +59,7 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
 
 
 def _opens(found: Ranking, images: int, listed: Listed) -> str | None:
-    """Return the address of the first images; None if the figures are about other images than the ranking shows."""
+    """Return the address of the first `images` test cases; None if the ranking's figures count other test cases."""
     # An order is judged by the images of known truth only. They head the list only if they come before all others.
     judged_by_these = found.known_first and 0 < images <= len(found.first)
     return listed([one.entry for one in found.first[:images]], 0) if judged_by_these else None

@@ -77,7 +77,7 @@ def _of_classifier(found: Evaluated, effect: Effectiveness, links: Links) -> dic
 
 
 def _class_place(row: ClassRow) -> tuple[float | str, ...]:
-    """Return a key to sort classes by loss, largest first. Those without a figure come last, most wrong cases first."""
+    """Return a sort key: largest loss first. Classes of unknown loss come last, sorted by wrong test cases."""
     if row.difference.value is not None:
         return False, -row.difference.value, row.label
     return True, -row.wrong_cases, row.cases, row.label
@@ -116,8 +116,8 @@ def change_of(one: SegmentedClass) -> Figure:
 
 
 def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int]) -> dict[str, object]:
-    """Return the matrices of originals and generated images for the labels numbered `there`. If these are more than
-    `MOST_LABELS`, show only the labels that lose most right answers.
+    """Return the confusion matrices of original and generated images. `there` has the numbers of the labels to show. Of
+    more than `MOST_LABELS` labels, show only the labels that lose most right answers.
     """
     before, after = shares
     chosen, left_out = list(there), ""
@@ -141,7 +141,7 @@ def _columns(found: Evaluated, classes: int, labels: int) -> str:
 
 
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool) -> bool:
-    """Return True if the tables are probably shorter than the two matrices. `adjacent` puts these side by side."""
+    """Return True if the tables are probably shorter than both matrices. `adjacent` means matrices side by side."""
     table = first_table(found)
     edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
     tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8

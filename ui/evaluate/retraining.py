@@ -42,8 +42,8 @@ def retraining_part(
     disk: int = 0,
     time: ExpectedTime | None = None,
 ) -> Html:
-    """Return the whole retraining section. `results` are saved results, latest first. `weights` are the files of the
-    latest, `disk` is the size of all trainings in bytes, and `time` is the expected time with the form's defaults.
+    """Return the whole retraining section. `results` are saved results, latest first. `weights` are weight files of the
+    latest result. `disk` is the size of all trainings in bytes. `time` is the expected time with the default settings.
     """
     place_fields = asdict(replace(place, beside="", other=None))
 

@@ -97,5 +97,5 @@ def add_retraining_routes(
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a page's address, without a second model or version to compare with."""
+    """Return the fields of a page's address. The fields for a second model or version to compare with are left out."""
     return {name: value for name, value in data.items() if name not in ("beside", "other")}

@@ -331,7 +331,7 @@ def _add_sent(app: FastAPI, pages: _Pages, studio: Studio) -> None:
     commands, evaluations = studio.commands, studio.evaluations
 
     def add(name: str, command: str, reply: Callable[[Place, Any], Mapping[str, Any]]) -> None:
-        """Add a route by which the page sends a command about its evaluation, or about a job that it names."""
+        """Add a route for a command: about a job if the request names a job, otherwise about the page's evaluation."""
 
         def act(data: dict[str, Any]) -> Mapping[str, Any]:
             work, place = data.pop("work", None), _sent_place(data)

@@ -67,12 +67,12 @@ class Place:
         return self.fields | ({"beside": self.beside} if self.beside else {})
 
     def to(self, end: str = "", **changes: Any) -> str:
-        """Return the address for this place after `changes` of its fields. `end` is appended to the page's path."""
+        """Return this page's address with `changes` to the fields. `end` is appended to the path."""
         return evaluate_address(end, **asdict(replace(self, **changes)))
 
     @property
     def second(self) -> Place | None:
-        """Return the place of the second model or version, to evaluate it alone; None if there is no second."""
+        """Return the fields of a page that evaluates only the second model or version; None if no second exists."""
         if self.beside:
             return replace(self, key=self.beside, beside="", other=None)
         if self.other is not None:
