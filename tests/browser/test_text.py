@@ -532,7 +532,7 @@ def test_a_caption_that_the_model_refuses_can_be_written_by_hand(studio: Studio,
     line = page.locator("#stage-counterfactuals .line:has(.pill:has-text('not written'))")
     expect(line).to_have_count(1)
     expect(line.locator(".diff")).to_have_text(
-        "The model wrote no caption with this edit. Write it here, or run the stage again to ask for it alone."
+        "The model wrote no caption with this edit. Write one, or run the stage again to get only missing captions."
     )
     line.locator("input[name=used]").click()
     expect(page.locator("#stage-counterfactuals .problem")).to_contain_text(

@@ -56,14 +56,14 @@ def _figure(check: Check) -> tuple[str, str]:
 
 
 def _rounded(check: Check, figure: float) -> str:
-    """Return a check's figure as text. If just below the threshold, it gets a third digit, so that it differs."""
+    """Return a check's figure as text. Use a third digit if two digits would show a failed value as the threshold."""
     known = None not in (check.value, check.threshold)
     digits = 3 if known and not check.passed and f"{check.value:.2f}" == f"{check.threshold:.2f}" else 2
     return f"{round(figure, digits) + 0.0:.{digits}f}"  # avoid "-0.00"
 
 
 def under_test_card(state: RunState, case: StoredTestCase | None, comparison: ModelComparison) -> Html:
-    """Return the card with the model's answers, and the form to choose another. Without a result, `case` is None."""
+    """Return the card with the model's answers and a form to choose another model. `case` is None without a result."""
     chosen, kind = state.settings.under_test, state.run.task.kind
     after = comparison.results.get(case.id) if case is not None else None
     label = case.task.label if case is not None and case.task.kind == "classification" else ""

@@ -21,7 +21,7 @@ from ui.templating import render
 
 STAGE: StageName = "generation"
 DOUBTS_NAMED = 3
-"""Maximum number of ticked captions with a failed check whose names are listed; the others are counted."""
+"""Maximum number of listed captions that are ticked despite a failed check. Further such captions are counted."""
 LISTED = 40
 """Maximum number of planned images that are listed; the others are counted."""
 SEEDS: Mapping[SeedMode, tuple[str, str]] = DataTable(__file__, tuple[str, str], "seeds")
@@ -140,7 +140,7 @@ def _doing(state: RunState) -> str:
 
 
 def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
-    """Return the panel with the control image, which a button opens. Its pictures load when it is opened."""
+    """Return the panel with the control image. A button opens the panel, and the panel's pictures load then."""
     settings = state.settings.conditioning
     fields = type(settings).model_fields
     return render(

@@ -55,7 +55,7 @@ class View:
     mode: str = "result"
     only: str = ""
     follow: bool = False
-    """True to show the image that is being drawn until it is ready, instead of the selected test case."""
+    """True to show the image being drawn, if there is one, instead of the selected test case."""
     edited: bool = False
     """True while the list of runs shows how many values people changed."""
 

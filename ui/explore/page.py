@@ -1,8 +1,8 @@
 """The Explore page: its parts, and the requests between browser and services. Each part is a `gr.HTML` element with
 markup from `ui.explore`. The script in `assets/` calls the functions of `page_functions` (Gradio's `server_functions`)
-with actions, one batch at a time, or with paths of uploaded files. The reply has the parts that changed. The script
-inserts them without touching a field in which a person is typing. The browser keeps the `View` of its page, the server
-everything else.
+and sends a batch of actions, or the path of an uploaded file. The reply has the parts that changed. The script inserts
+these parts without touching a field in which a person is typing. The browser keeps the `View` of its page. The server
+keeps everything else.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def icon(name: str) -> Html:
 
 
 def picture(src: str, size: Size, **attributes: Attribute) -> Html:
-    """Return a picture with its size, so that the page reserves its place before it loads."""
+    """Return a picture with its size. The page can thus reserve the space of the picture before the picture loads."""
     return el("img", src=src, width=size[0], height=size[1], **attributes)
 
 
@@ -59,7 +59,7 @@ def pill(text: Child, tone: Tone = "", **attributes: str | bool | None) -> Html:
 
 
 def button(text: Child, do: str = "", look: str = "", **attributes: Attribute) -> Html:
-    """Return a button that does the action `do` with its `data_...` attributes. `look`: p(rimary), s(mall), q(uiet)."""
+    """Return a button. Its action `do` gets the `data_...` attributes. `look`: p(rimary), s(mall), q(uiet)."""
     return el("button", text, type="button", class_=f"btn {look}".strip(), data_do=do or None, **attributes)
 
 

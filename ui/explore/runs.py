@@ -237,7 +237,7 @@ def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
 
 
 def _names(states: Sequence[RunState], profile: ProfileOptions, section: str) -> list[str]:
-    """Return the settings of a section that every run uses, except those in `SHARED` and `ONE_BY_ONE`."""
+    """Return the names of a section's settings that all runs use. Names in `SHARED` and `ONE_BY_ONE` are left out."""
     section_settings = getattr(states[0].settings, section)
     own_fields = getattr(section_settings, "own_fields", None)  # for a control image, the fields of its kind
     names = [

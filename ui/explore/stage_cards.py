@@ -132,8 +132,8 @@ def subject_card(state: RunState) -> Html:
 
 def brush_card(name: StageName, state: RunState, words: str, points: str | None = None) -> Html:
     """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change".
-    With `points`, the name of a setting, the region is a subject. Then no paint means no subject, not the whole
-    picture, and the stage can also find the subject at points and in a box.
+    `points` is the setting with pixels on or beside the subject. With `points`, even "", no paint means that no subject
+    is marked. With None, the region is no subject, and no paint means the whole picture.
     """
     stored, undone = state.run.values.get(name), state.steps.next_redo
     shown = render(
