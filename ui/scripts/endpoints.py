@@ -80,8 +80,8 @@ OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
 """Fields of commands that describe the sending page and its form. A script fills in such a field only if required."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
-"""Seconds between two checks of a watched job, and until its unchanged state is sent again. By repeating it, Gradio
-notices that a client is gone, and ends its watcher."""
+"""Seconds between two checks of a watched job, and seconds until an unchanged state is sent again. When Gradio sends
+to a client that is gone, Gradio notices this and ends the client's watcher."""
 MOST_WATCHERS, MOST_OF_A_TOKEN = 200, 20
 """Maximum number of watchers (calls that follow a job): of all callers together, and with the same token. A watcher
 beyond `MOST_WATCHERS` waits for its turn. A watcher beyond `MOST_OF_A_TOKEN` is refused."""
@@ -192,7 +192,7 @@ def has_call(page: gr.Blocks, event: str) -> bool:
 
 
 def answering(studio: Studio) -> Iterator[tuple[type[Command], Do]]:
-    """Yield (command, function) for endpoints that answer at once. Those of `awaited` and `WatchJob` do not."""
+    """Yield (command, function) for endpoints that answer at once: all but those of `awaited` and `WatchJob`."""
     for name, command in studio.commands.known().items():
         if name not in OF_PAGES:
             yield command, lambda sent: _reply(sent, studio.commands.do(sent), studio)
@@ -415,7 +415,7 @@ def _state(request: gr.Request | Request) -> MutableMapping[str, Any]:
 
 
 def let_in(command: type[Command], request: gr.Request | Request) -> Token | None:
-    """Return the token of a request, or None. Raises NotAllowed if it is read-only but the command changes data."""
+    """Return the token of a request, or None without one. Raises NotAllowed if a read-only token would change data."""
     token = token_of(request)
     if token is not None and token.reads_only and not command.looks:
         raise NotAllowed(f"The token “{token.name}” only reads. “{command.name}” needs a token that may change things.")

@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 
 def keep_to_uploads(component: Component) -> None:
-    """Let a component take files only from the folder of uploads. Before our functions run, Gradio copies everything in
-    a request that looks like a file into that folder, even the content of any web address and any file of this machine.
-    It checks paths only in applications that it has launched, and ours is mounted.
+    """Make a component accept only files that are in the folder of uploads. Otherwise, Gradio would copy each
+    file that a request names into that folder, even any file of this machine and the content of any web address.
+    Gradio checks such names only in applications that Gradio launched. The studio is not launched by Gradio.
     """
 
     async def kept(path: str | Path | None) -> str | None:

@@ -34,7 +34,8 @@ class Patience:
     most: int = MOST
     """Maximum number of connections. Beyond it, the one that has waited longest for its client is closed."""
     head: float = 20.0
-    """Maximum seconds until all headers have arrived. Time starts with a connection or a later request's first byte."""
+    """Maximum seconds for the headers of a request. For a connection's first request, time starts when the connection
+    opens. For a later request, time starts with its first byte."""
     body: float = 30.0
     """Seconds that a body may take at any speed. After this time its average speed must be at least `rate`."""
     rate: float = 2000.0
