@@ -1,6 +1,6 @@
-"""Disagreements of workers: images with divided votes, one image with its votes, and adjudication by keys. Pure. The
-lead's decision is stored apart from the votes and overrules no consensus. Votes are hidden until the lead asks for
-them, so as not to influence the decision.
+"""Disagreements of workers: images with divided votes, one image with its votes, and adjudication by keyboard.
+Pure. The lead's decision is stored apart from the votes and overrules no consensus. The votes are hidden until the
+lead asks to see the votes. So the votes do not influence the decision.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Requests of the lead's pages: commands as JSON, and files. A reply is JSON; an error is one sentence and its field. A
-command goes to /study/api/STUDY/NAME, or to /study/api/STUDY/before/NAME to learn its effect first. The key "page"
-holds values of the page that the reply needs.
+"""Requests of the lead's pages: commands as JSON, and files. A reply is JSON. An error is a sentence and the name of
+the wrong field. A command goes to /study/api/STUDY/NAME. The address /study/api/STUDY/before/NAME only describes the
+command's effect. The key "page" of a command holds the state of the page, and the reply fits this state.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
 
 
 def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) -> None:
-    """Add the routes that open pages poll. If the page shows the current `revision`, nothing is read."""
+    """Add the routes that a page polls while open. If the page shows the current `revision`, no study is read."""
     studies, analyses = services.stored, services.analyses
 
     def changed(study_id: str, revision: str, show: Callable[[Study, Analysis], Mapping[str, Any]]) -> Response:

@@ -117,7 +117,7 @@ def plain(items: Sequence[Item]) -> int:
 
 
 def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
-    """Return a part of the page for each kind of item with a known answer. Training is empty if the rules have none."""
+    """Return the page parts of items with known answers, by kind. If the rules have no training, its part is empty."""
     return {
         "control": given_shown(items, "control"),
         "quiz": given_shown(items, "quiz"),
@@ -170,8 +170,8 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
 
 
 def _rare(place: int, questions: Sequence[Question]) -> tuple[str, str, list[tuple[str, str]], str, Question | None]:
-    """Return a question's rarely used settings for the form: a summary, its short name if a person typed it, the menu
-    of questions that it may follow, the chosen value of this menu, and the question that it follows (or None).
+    """Return the rarely used settings of a question for its form: a summary of them, the short name that a person typed
+    (else ""), the menu of questions that may precede it, the chosen menu value, and the preceding question (or None).
     """
     question, earlier = questions[place], questions[:place]
     before = {str(at): other for at, other in enumerate(earlier) if other.kind != "text"}
