@@ -39,7 +39,7 @@ WRITTEN = StageValue(CounterfactualCaptions((EDITED,)), Trace("model", model="no
 
 
 def asleep(sources: int) -> Iterator[Comparison]:
-    """Measure runs of `sources` sources with sleeping models, with helper processes and without."""
+    """Measure a run with simulated models, which sleep, for each number of helper processes in `HELPERS`."""
     for helpers in HELPERS:
         with tempfile.TemporaryDirectory() as folder:
             data = pictures(Path(folder) / "data", sources, SIDE)

@@ -1,4 +1,4 @@
-"""Overhead of batches: how much longer a run takes than its models work, in processes and on Ray.
+"""Overhead of batches: the time of a run, divided by the time that its models work.
 
 `python -m benchmarks.beside` runs this alone. Options select parts and set their sizes. Figures named "asleep" use
 simulated models, which sleep as long as a GPU would work. All other figures use the embedded models and two workers.
@@ -69,7 +69,7 @@ ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "image
 
 
 def measure(large: bool = False) -> list[Figure | Comparison]:
-    """Measure all parts briefly. With `large`, `RESUMED` images are finished before `resume`, which takes minutes."""
+    """Measure all parts. `large` takes minutes longer: `resume` is then measured in a run with `RESUMED` images."""
     sizes = Sizes(resumed=RESUMED if large else RESUMED // 25)
     return [figure for part in PARTS.values() for figure in part(sizes)]
 

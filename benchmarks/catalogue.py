@@ -1,8 +1,8 @@
 """The catalogue (index of all images) of a large workspace: times of pages, filters, orders, search and counts, of
 setting up a study, and of keeping the catalogue up to date.
 
-`python -m benchmarks.catalogue` runs this alone, at 125,000 test cases; `--large` also at a million, whose workspace
-takes minutes to make and 6 GB of disk.
+`python -m benchmarks.catalogue` runs only this benchmark, with 125,000 test cases. `--large` adds a measurement with a
+million test cases. It needs 6 GB of disk and some minutes of preparation.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def totals(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def set_up(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure changing the filter while a study is set up."""
+    """Measure the time to describe a new filter for a study that is being set up."""
     study = workspace.studies.create("A study", TEMPLATES["classification"].rules())
     drafts = StudyDrafts(workspace, lambda run, model: None)
 

@@ -103,7 +103,7 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def comparisons(figures: Sequence[Comparison]) -> str:
-    """Return a Markdown table of ratios: median, range, median by processor time, number of rounds, and bound."""
+    """Return a Markdown table with a row for each comparison. Explanations follow the table."""
     lines = ["| what | ratio | lowest to highest | of processor time | rounds | bound | |", "|" + " --- |" * 7]
     for figure in figures:
         spread = f"{min(figure.ratios):.2f} to {max(figure.ratios):.2f}"

@@ -164,7 +164,7 @@ def _pixels(page: Page, name: str) -> list[Figure]:
 
 
 def _scroll(page: Page, name: str) -> list[Figure]:
-    """Scroll over many images. Measure the time of frames, and how long a visible place stays empty."""
+    """Scroll over many images. Measure the time of frames, and how long a visible image is missing."""
     page.evaluate("gallery.go('')")
     page.wait_for_function("gallery.idle && gallery.count > 10000", timeout=SLOWEST)
     row = page.evaluate("document.querySelector('.cell').offsetHeight + 10")

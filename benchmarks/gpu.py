@@ -315,7 +315,7 @@ def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed
 
 
 def timed(do: Callable[[], object], times: int) -> tuple[float, ...]:
-    """Return the seconds of each of `times` calls, until the device has finished. The caller does the warm-up."""
+    """Return the seconds of each of `times` calls, including the GPU's work. The caller does the warm-up."""
     taken = []
     for _ in range(times):
         _finish()
@@ -381,7 +381,7 @@ def _require_room(model: str, needed: int, device: str, tiny: bool) -> None:
 
 @contextmanager
 def _most_memory() -> Iterator[Callable[[], int]]:
-    """Yield a function that returns the peak memory in bytes after the block: of the GPU, or else of the process."""
+    """Yield a function. Call this function after the `with` block. It returns the block's peak memory in bytes."""
     from pipeline.models.machine import memory_in_use
 
     memory_in_use(reset=True)

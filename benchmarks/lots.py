@@ -4,7 +4,7 @@ images of several sources share batches. All images of a batch have the same siz
 
 Sources are drawn scenes. Each source gets few captions, as in a whole data set. `Driver.run` and lots make the same
 captions and write no files. The time for PNG files is measured separately. Lots are also measured in two processes with
-one thread each. Each process has its own language model, which takes one request at a time, so no core waits.
+one thread each. Each process has its own models.
 
 `python -m benchmarks.lots` runs only this benchmark. Models are warm. Lots and `Driver.run` are measured in turns.
 """
@@ -63,7 +63,7 @@ class Way:
     """Seconds to write each round's images as PNG files, which the times of `rounds` do not include."""
 
     def told(self) -> str:
-        """Return in words the median milliseconds per test case, in all and by part."""
+        """Return in words the median milliseconds per test case: the total time, and the time of each part."""
         each = 1000 * statistics.median(one.each() for one in self.rounds)
         cpu = 1000 * statistics.median(one.each_cpu(checks=True) for one in self.rounds)
         parts = [
@@ -83,8 +83,8 @@ def measure(
     models: Models | None = None,
     warm_up: int = 1,
 ) -> list[Comparison]:
-    """Measure and return both comparisons. `models` are loaded models of the profile `demo`, or None to load them.
-    Additional `warm_up` rounds come first and do not count.
+    """Compare the speed in lots, in one process and in two processes, with the speed of one source after another.
+    `models` are loaded models of the profile `demo`, or None to load them. `warm_up` more rounds do not count.
     """
     share_cores()
     profile = load_profile("demo")
@@ -160,7 +160,7 @@ def with_images(work: SourceWork) -> SourceWork:
 
 
 def scene_works(driver: Driver, numbers: Sequence[int], captions: int, number: int) -> list[SourceWork]:
-    """Return the work on drawn scenes: alternately a road scene and an object scene. Each round has its own scenes."""
+    """Return the work on drawn scenes, alternately a road and an object. Each round `number` has other scenes."""
     settings, works = settings_of(driver.profile, captions), list[SourceWork]()
     for at in numbers:
         scene = random_scene(FIRST + 1000 * number + at, "object" if at % 2 else "road")

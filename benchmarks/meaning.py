@@ -37,7 +37,7 @@ _AT_ONCE = 50_000
 
 
 class _NoModels:
-    """Takes the place of models, and raises AssertionError if one is used: random directions replace encoded texts."""
+    """Stands in for the models, as this benchmark needs none. Raises AssertionError if a model is used."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the {name} was asked for")
@@ -58,7 +58,7 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
 
 
 def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
-    """Add `size` random vectors, which belong to no image file. Return the directions near which they are."""
+    """Add `size` random vectors in groups, without image files. Return the direction of each group."""
     fate = np.random.default_rng(size)
     directions = fate.standard_normal((GROUPS, DIMENSIONS), np.float32)
     for first in range(0, size, _AT_ONCE):

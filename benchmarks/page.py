@@ -100,7 +100,7 @@ def _opened(browser: Browser, address: str, awaited: str) -> float:
 
 
 def _edit(browser: Browser, url: str) -> Figure:
-    """Measure the time from Enter in the caption until the page shows that it is saved, and which stages are stale."""
+    """Measure the time from pressing Enter in the caption until the page shows that the caption is saved."""
     page: Page = browser.new_page()
     page.goto(url)
     page.wait_for_selector("#caption-text", timeout=SLOWEST)

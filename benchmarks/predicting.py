@@ -94,7 +94,7 @@ def _random_weights(folder: Path, name: str) -> UnderTestSettings:
 
 
 def _photograph(seed: int, side: int) -> Image.Image:
-    """Return a picture of coarse noise, enlarged to `side` pixels. It is about as smooth and rough as a photograph."""
+    """Return a picture of enlarged random noise, `side` pixels wide. It has about as much detail as a photograph."""
     coarse = np.random.default_rng(seed).integers(0, 256, (side // 10, side // 8, 3), np.uint8)
     return Image.fromarray(coarse).resize((side, side * 3 // 4), Image.Resampling.BICUBIC)
 

@@ -1,6 +1,6 @@
 """Time to plan a retraining (data splits, trainings and test sets) of 125,000 test cases whose hashes are known.
 
-`python -m benchmarks.retraining` runs this alone; it takes a minute to make the workspace, and 1 GB of disk.
+`python -m benchmarks.retraining` runs only this benchmark. It needs a minute of preparation and 1 GB of disk.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Run:
     workers: dict[Pass, float] = field(default_factory=dict)
     """Seconds that all workers together worked in each pass, as they report it."""
     stamps: dict[Pass, list[Stamp]] = field(default_factory=dict)
-    """Stamps of each pass, taken whenever a number of pieces in `LENGTHS` is reached, and at the end of the pass."""
+    """Time and memory of each pass, measured several times during the pass (see `LENGTHS`) and at its end."""
 
     def stamp(self, stage: Pass, length: int) -> Stamp:
         """Return the stamp taken after `length` pieces of a pass, or the last stamp if the pass has fewer pieces."""

@@ -77,9 +77,7 @@ def _by_plain_http(studio: str, bare: str) -> Figure:
 
 
 def _in_turns(asking: Callable[[], object], other: Callable[[], object]) -> tuple[tuple[float, ...], ...]:
-    """Return the milliseconds of each of two calls, measured alternately. The first call of each warms up and does not
-    count.
-    """
+    """Return the times in milliseconds of two functions, which are called alternately after a warm-up."""
     asking()
     other()
     times: tuple[list[float], list[float]] = ([], [])

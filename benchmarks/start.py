@@ -14,7 +14,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 3
 FIRST, WHOLE = 0.6, 2.0
-"""Maximum CPU time until annotators are served, and until all pages are served. A process with only imports takes 1."""
+"""Maximum CPU time until annotators are served, and until all pages are served. 1 is the time of the imports."""
 _LIBRARIES = "import gradio, numpy, PIL, pydantic, sqlite_utils"
 
 

@@ -45,9 +45,7 @@ def measure() -> list[Figure | Comparison]:
 
 
 def saving(workspace: Workspace, pictures: Sequence[Image.Image]) -> Comparison:
-    """Compare the time to save a test case and its thumbnail with the time to save a test case alone. Each
-    test case has a control image. The two test cases have differently rotated pictures, so that no file exists yet.
-    """
+    """Compare the time to save a new test case and its thumbnail with the time to save a new test case alone."""
     fate = random.Random(7)
     run = workspace.runs.create(pictures[0], Task("classification", "bird"), "demo", "A bird", {})
 

@@ -155,7 +155,7 @@ def _looks(images: Sequence[Image.Image]) -> Looks:
 
 
 def measure(sources: int = SOURCES) -> list[Figure]:
-    """Measure the search for twins among `sources` scenes. Computing their looks (`look_of`) does not count."""
+    """Measure the time to find twins among `sources` scenes, without the time to draw and shrink the scenes."""
     looks = np.stack([look_of(drawn(random_scene(FIRST + one), 64)) for one in range(sources)])
     began = time.perf_counter()
     twins_among(looks)

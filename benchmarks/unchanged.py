@@ -80,7 +80,7 @@ def _explore(connection: http.client.HTTPConnection) -> Figure:
 
 
 def _live(connection: http.client.HTTPConnection, study_id: str) -> Figure:
-    """Measure the requests for news that a study's page of results sends."""
+    """Measure the requests by which a study's results page asks whether its figures have changed."""
 
     def ask(revision: str) -> Any:
         return _asked(connection, "GET", f"/study/api/{study_id}/live?{urlencode({'revision': revision})}")
