@@ -142,7 +142,7 @@ def run_shard(options: argparse.Namespace) -> int:
     """Do one shard, which is a share of the handed-out lots (groups of items). Uses no database of the workspace."""
     (named, *others) = options.batches
     if others or not named.isdecimal() or options.methods:
-        raise UserError("A shard needs the number of one batch, as `batch hand-out` prints it, not its plan.")
+        raise UserError("A shard needs the number of one batch: give the number that `batch hand-out` prints.")
     shard, of = options.shard
     workspace, line, pace = Path(options.workspace).expanduser().absolute(), ProgressLine(), list[tuple[Pace, int]]()
 

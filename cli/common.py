@@ -103,7 +103,7 @@ class Stop:
             raise self._wanted
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Handle a signal: ask the work to stop. For SIGTERM, or if it was asked before, end the program."""
+        """Ask the work to stop. At SIGTERM or a second Ctrl-C, end the program once nothing is being saved."""
         at_once = self.asked.is_set() or number == signal.SIGTERM
         self.asked.set()
         if not at_once:

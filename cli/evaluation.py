@@ -205,7 +205,7 @@ class _Work:
                 self.line.say(printable(read.note))
 
     def evaluated(self) -> Evaluated:
-        """Predict all new images, and return the figures of the question."""
+        """Predict all new images, then return the results of the evaluation that the command asks for."""
         self.predict([self.question])
         found = self.service.evaluate(self.question)
         self.code = SOME_FAILED if found.pending.unreadable else 0

@@ -85,8 +85,8 @@ def asked_sources(options: argparse.Namespace) -> dict[Path, Path]:
     """Return the given source images, each with the folder for its results. Raises UserError if a given folder contains
     no image.
 
-    The results of a single file go to the folder --out itself. Each of several files, or of the files in a folder, gets
-    a folder in --out, named after the file. A repeated name gets a number.
+    A single file uses the folder --out itself. If several files or a folder were given, each file gets a folder in
+    --out, named after the file. A repeated name gets a number.
     """
     files = list(dict.fromkeys(file for name in options.images for file in _images_in(Path(name))))
     out = Path(options.out)

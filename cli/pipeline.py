@@ -1,5 +1,6 @@
-"""The command line of `pipeline`. `python -m pipeline augment IMAGE ...` makes test cases, and `again` repeats that.
-`recipes` lists recipes and `profiles` lists profiles. `models`, `fetch` and `check` manage the models (`models.py`).
+"""The command line of `pipeline`. `python -m pipeline augment IMAGE ...` makes test cases. `again` redraws test cases
+and compares the pixels. `recipes` lists recipes and `profiles` lists profiles. `models`, `fetch` and `check` manage the
+models (`models.py`).
 
 Results go to stdout, one path per line; progress and remarks go to stderr. A user's mistake ends with one sentence and
 exit code 2. The exit code is 3 after failed images, 130 after Ctrl-C, 143 after SIGTERM, and 141 if the reader of the
@@ -130,7 +131,7 @@ class _Augmenting:
     def do(self, paths: Sequence[Path]) -> None:
         """Do all stages for source images. Each text stage does all sources before the next stage begins. Then the
         images of one source after another are drawn. A batch never mixes images of several sources, so that no pixel
-        depends on other sources. Raises errors that end all work. If the command has only one source, raises its error.
+        depends on other sources. Raises errors that end all work, and the error of a source if it is the only source.
         """
         stores = dict[Path, FolderStore]()
         try:
@@ -186,7 +187,7 @@ class _Augmenting:
         return store
 
     def _finish(self, path: Path, store: FolderStore, error: Exception | None) -> None:
-        """Draw the images of a source image, or raise `error`, the error of its text stages, if it is not None."""
+        """Draw the images of a source image. If its text stages failed, raise their `error` instead."""
         drawn, failed = list[Lineage](), 0
 
         def tell(event: Event) -> None:

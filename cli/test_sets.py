@@ -102,7 +102,7 @@ def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
 def _changed(
     workspace: Workspace, options: argparse.Namespace, command: str, answer: str, words: str, **fields: str
 ) -> Said:
-    """Send a command about the images that the options name. `answer` is the key of the number of changed images."""
+    """Send a command that changes images of a test set. The reply has the number of changed images at key `answer`."""
     commands = Commands()
     commands.take_on(TestSetDrafts(workspace))
     sent = {"test_set": options.test_set, "images": _images(workspace, options), **fields}
@@ -143,7 +143,7 @@ def diff(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Read every file of one version, or of all released versions, and report damage. The exit code is then 1."""
+    """Check every file of one version, or of all released versions. The exit code is 1 if there is damage, else 0."""
     all_versions = (version for test_set in workspace.test_sets.all() for version in test_set.versions)
     released = (version for version in all_versions if not version.is_draft)
     lines, fine = [], True
