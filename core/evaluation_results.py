@@ -198,7 +198,7 @@ class MixedRow:
 
     @property
     def mixes(self) -> bool:
-        """True if changing `asked` also changes `seen`: `effect` is above 0 and significant, corrected for all rows."""
+        """True if changing `asked` also changes `seen`: `effect` is above 0 with an adjusted p-value up to 0.05."""
         significant = self.p_adjusted is not None and self.p_adjusted <= 0.05
         return significant and self.effect.value is not None and self.effect.value > 0
 

@@ -122,7 +122,9 @@ class ScoreBand:
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """A selection of images. An image must match a value of each part, and none in `without`; "" means no value."""
+    """Conditions on images. A selected image meets all conditions. For a facet, a check or a model, the image needs one
+    of the listed values, and none of the values in `without`. The facet value "" means that an image has no value.
+    """
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
@@ -133,7 +135,7 @@ class ImageFilter:
     Only predictions on images that match the rest of the filter are counted for this."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
-    """Bands of the validity score; at least one has to match. None selects images without a score."""
+    """Ranges of the validity score. An image must be in one of the ranges. None stands for images without a score."""
     run: str = ""
     source: str = ""
     images: tuple[str, ...] | None = None
@@ -251,7 +253,7 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """Return a part's value, or a part's name if `name` is "". Raises UserError if `value` is not in `choices`."""
+    """Return `value`. Raises UserError if `choices` lacks `value`. `name` is "" if `value` is the name of a part."""
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"

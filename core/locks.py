@@ -34,7 +34,7 @@ def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
 
 
 def keeps_locks(folder: Path) -> bool:
-    """Return False if the drive of a folder has no locks. True also if the folder cannot be tested."""
+    """Return False if a folder's drive does not support file locks. Return True if this cannot be tested."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             fcntl.lockf(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,7 +89,7 @@ def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def _remove(lock: Path) -> None:
-    """Remove the folder of a lock file, then the lock file. Keep the file if the folder could not be removed."""
+    """Remove the folder that a lock file protects. If that succeeds, remove the lock file too."""
     folder = lock.with_name(lock.name.removesuffix(HELD))
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():

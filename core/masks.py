@@ -1,5 +1,5 @@
-"""Masks: images of mode L whose values are class numbers, with a name for each number. Reads untrusted ones, resizes
-them by nearest pixel only, since an interpolated class would be false, and shows them.
+"""Masks: images of mode L whose values are class numbers, with a name for each number. This module reads untrusted
+masks, resizes masks, and draws masks over images. Resizing never mixes class numbers: it takes the nearest pixel.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ THE_CLASSES = "the classes"
 _COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
 """Colours of the first class numbers, taken from the classes of the drawn world. All masks use these colours."""
 InMask = Mapping[str, bool]
-"""Maps each protected class with a number in the mask to True if at least one pixel has that number."""
+"""Protected classes of a mask, by name: True if the class has pixels, False if the mask only has a number for it."""
 NO_MASK: InMask = MappingProxyType({})
 
 
@@ -90,9 +90,8 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], pl
 
 
 def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
-    """Give a class of the number 255 another number, since 255 means “no class” (see `numbered_classes`). A note
-    reports the change. If the mask has only background (0) and 255, a note reports that 255 has no name. Raises
-    UserError with the class numbers that lack a name.
+    """Return the mask with another number for class 255, since 255 means “no class” here. A note reports the change. If
+    the mask has only background (0) and an unnamed 255, a note says so. Raises UserError if another number has no name.
     """
     named, own_name = numbered_classes(classes), classes.get(UNLABELLED, "")
     number = next((number for number, name in named.items() if name == own_name), None)

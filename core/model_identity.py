@@ -93,7 +93,7 @@ class ModelIdentity:
 
     @property
     def assumptions(self) -> tuple[tuple[str, str], ...]:
-        """Return pairs of name and sentence about input and output, for a page or a report."""
+        """Return the assumptions about the model's input and output as pairs: name and text of each assumption."""
         prepared, assumed = self.preprocessing, self.preprocessing.assumed
         rows: list[tuple[str, str]] = []
         if assumed.scaling:

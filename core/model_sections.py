@@ -1,5 +1,5 @@
-"""Sections of a profile about models: the source, size and memory of their weights. The sections of models that compare
-pictures, captions and phrases are here too.
+"""Sections of a profile. A section states where a model's weights come from, and the disk space and memory they need.
+This module has the base classes, and the sections of models that compare pictures, captions and phrases.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ClipEmbedder(Weights):
 
 
 class PackagedWeights(Weights):
-    """Weights that may also come with a Python package: in a folder, on the hub or in a package."""
+    """Source of a model's weights: a local `path`, a `hub` id or a Python `package`. Exactly one of the three."""
 
     package: str = ""
     folder: str = ""

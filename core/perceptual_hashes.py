@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from scipy.cluster.hierarchy import DisjointSet
 
 DISTANCE = 3
-"""Maximum number of differing bits between the hashes of pictures that look alike. No two of 1,000 scenes of the drawn
-world are so close. 98 % of the scenes are so close to their JPEG of quality 60, and 99 % to their copy 10 %
-brighter."""
+"""Maximum number of differing bits between the hashes of pictures that look alike. No two of 1,000 scenes that the demo
+drew are so close. Of the scenes' JPEG copies of quality 60, 98 % are so close to the scene. Of the scenes' copies with
+10 % more brightness, 99 % are so close to the scene."""
 BITS = 64
 _SIDE, _LOWEST = 32, 8
 _BLOCKS = 2 * DISTANCE
@@ -33,7 +33,7 @@ _CLEAN = [
 ]
 """Bit masks, one for each choice of three of a hash's six blocks. A mask keeps only these three blocks."""
 _ODD = int("01010101" * 8, 2)
-"""Mask of the hash bits that change in a mirrored picture: the bits of every other horizontal frequency."""
+"""Mask of the hash bits that change if the picture is mirrored: the bits of the odd horizontal frequencies."""
 _PAIRS = 1 << 21
 _BAND = BITS // (DISTANCE + 1)
 _MASK = (1 << _BAND) - 1

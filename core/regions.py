@@ -33,7 +33,7 @@ class Region:
 
     @property
     def share(self) -> float:
-        """The share of the image that may change. Raises UserError if the text is damaged."""
+        """The share of the image that may change, 0 to 1. Raises UserError if `text` is invalid."""
         return _share(self.text)
 
     def describe(self) -> str:
@@ -50,7 +50,7 @@ class Region:
         return _inverse(self.text)
 
     def require_fit(self, size: tuple[int, int]) -> None:
-        """Raise UserError unless the region fits an image of `size` (width, height) and something in it may change."""
+        """Raise UserError if nothing is painted, or if the painted image was not of `size` (width, height)."""
         if self.whole:
             return
         if (painted := _size(self.text)) != size:

@@ -1,5 +1,5 @@
-"""Runs, test cases and jobs as read from a workspace, oldest first. Times are in UTC and carry their zone, sizes are
-(width, height) in pixels, hashes SHA-256, and a missing text is "".
+"""Runs, test cases and jobs as read from a workspace, oldest first. Times have the time zone UTC. Sizes are (width,
+height) in pixels. Hashes are SHA-256. A missing text is "".
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class StoredTestCase:
     artifacts: Mapping[str, StoredArtifact]
     checks: tuple[Check, ...]
     inputs_key: str
-    """Key of the inputs with which its job was started; "" without a job."""
+    """Key that identifies the inputs of the job that made the test case; "" if no job made the test case."""
     created: datetime
     review: Review | None = None
     """Latest verdict for the task that the image was made for. None without a verdict or after its withdrawal."""

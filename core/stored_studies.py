@@ -43,7 +43,7 @@ class UnsentAnswers:
 
 @dataclass(frozen=True)
 class Assignment:
-    """One item leased to one worker. An item and a worker never have more than one assignment together."""
+    """One item leased to one worker. A worker has at most one assignment for each item."""
 
     id: int
     public: str

@@ -90,7 +90,7 @@ class ControlPolicy:
         int, FormNumber(1, 100, "A worker is judged after", "nobody is excluded earlier", "control items")
     ] = 4
     """Number of control items that a worker sees before the rule applies. With 4 items and `min_right` 0.75, one
-    mistake is allowed. This excludes 1 % of workers who are right 95 % of the time, and 69 % who guess yes or no."""
+    mistake is allowed. This excludes 1 % of workers who are right 95 % of the time, and 69 % of workers who guess."""
     min_right: Annotated[
         float,
         FormNumber(0, 100, "Control items right", "below it all votes of this worker are replaced", "%", whole=False),

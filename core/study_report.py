@@ -39,7 +39,7 @@ class Slices:
     """Validity by group. Images without a value are the last group, "(none)". No groups if no image has a value."""
 
     by_class: tuple[Slice, ...] = ()
-    """Results by label, or by shown classes for images without a label. An image can be in several."""
+    """Results by class: the label, or each shown class if the image has no label."""
     by_edit_type: tuple[Slice, ...] = ()
     """Results by edit type. An image with edits of two types is in both."""
     by_group: tuple[Slice, ...] = ()
@@ -125,7 +125,7 @@ class WorkerFigures:
     worker: str
     votes: int
     counted: int
-    """Number of votes that enter the result: the worker is not excluded, and the vote is among the first K."""
+    """Number of the worker's votes that count; 0 if excluded. Only the first `Rules.votes` votes on an item count."""
     controls: Proportion
     with_consensus: Proportion
     """Share of answers that equal the consensus, if one exists. The worker's own vote may be part of the consensus."""
@@ -142,7 +142,7 @@ class WorkerFigures:
     blocked: bool
     words: str
     judged: bool = True
-    """True if the worker saw enough control items to be judged or was excluded, or if there are no control items."""
+    """False if the study has control items, but the worker saw too few to be judged and is not excluded."""
     same_browser: tuple[str, ...] = ()
     """Other workers of the study who used the same browser."""
 
@@ -195,9 +195,9 @@ class StudyReport:
     votes_imported: int
     """Number of votes cast that were imported from a file."""
     votes_excluded: int
-    """Number of votes on items by excluded workers."""
+    """Number of votes that excluded workers cast on items."""
     votes_surplus: int
-    """Number of votes beyond the first K of an item, without excluded workers' votes. A readmission can cause them."""
+    """Number of votes beyond those that the items need (`Rules.votes`). Votes of excluded workers are left out."""
     votes_counted: int
     """Number of votes that count: votes_cast - votes_excluded - votes_surplus."""
     further_people: int
@@ -287,7 +287,7 @@ class PowerPlan:
     high: float
     width: float
     annotators: int
-    """Number of annotators needed to finish within `minutes_each`; at least K, as nobody votes twice on an item."""
+    """Number of annotators needed if each works for `minutes_each` and nobody votes twice on an item."""
     minutes_each: float
     """Minutes of work for each annotator, including control items, quiz and training."""
     items_each: int

@@ -90,7 +90,7 @@ class SetVersion:
 
 @dataclass(frozen=True)
 class TestSet:
-    """A named list of images with versions."""
+    """A named list of images, stored as a series of versions."""
 
     __test__ = False  # not a pytest class
 

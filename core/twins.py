@@ -1,7 +1,7 @@
 """Twins: two pictures, one made from the other by a flip, crop, shift or scaling, or by a mark on it.
 
-A perceptual hash finds a picture that was saved again, but misses twins. So small copies of the pictures (looks) are
-compared, the most similar ones in pairs. Two looks are aligned by `cv2.findTransformECC` (Evangelidis and Psarakis,
+A perceptual hash finds a picture that was saved again, but misses twins. This module makes a small copy (look) of every
+picture and compares pairs of similar looks. It aligns a pair by `cv2.findTransformECC` (Evangelidis and Psarakis,
 "Parametric Image Alignment Using Enhanced Correlation Coefficient Maximization", 2008), also with one look mirrored.
 Two pictures are twins if nearly every pixel of one look has its colour in the other look, at most one pixel away.
 
@@ -26,7 +26,7 @@ SIDE = 48
 """Width and height in pixels of a look, the small copy of a picture that is compared."""
 SHAPE = (SIDE, SIDE, 3)
 NEIGHBOURS = 12
-"""Number of most similar pictures with which each picture is compared, if they are similar enough."""
+"""Maximum number of similar pictures with which each picture is compared. The most similar pictures are taken."""
 LEAST_ALIKE = 0.94
 """Minimum cosine similarity of the signatures of two pictures. Less similar pictures are not compared."""
 TOLERANCE, COARSE_TOLERANCE = 10, 8
@@ -34,12 +34,12 @@ TOLERANCE, COARSE_TOLERANCE = 10, 8
 MOST_LACKING = 0.02
 """Maximum share of pixels whose colour the other twin lacks, after alignment."""
 COARSE_LACKING = 0.01, 0.11
-"""Maximum shares of pixels whose colour the other picture lacks, before alignment. Each picture of a pair has a share.
-0.01 limits the smaller share, and 0.11 limits the larger share, since a crop lacks the colours that were cut off."""
+"""Maximum shares of pixels without a match, before alignment: in the picture that has fewer such pixels, and in the
+picture that has more. A crop lacks the colours that were cut off, so the larger maximum allows for a crop."""
 REACH = 13
 """Width in pixels of the square in which a colour is searched before alignment. Crops by 10 % move colours less far."""
 HOPELESS = 8 * MOST_LACKING
-"""Maximum share of pixels whose colour the other picture lacks. Above it, the reverse comparison is skipped."""
+"""If more than this share of the first picture's pixels has no match in the second, the pictures are not twins."""
 LEAST_OVERLAP, LARGEST_SCALE = 0.6, 1.35
 """Minimum share of overlap and maximum scale between aligned pictures. Beyond them too little is left to compare."""
 RATES = (
@@ -184,7 +184,7 @@ def _near(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
 
 
 def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArray[np.uint8]:
-    """Return how far each pixel of `other` is from the colours of `one` within a square of side `reach` around it."""
+    """Compare each pixel of `other` with a square of `reach` pixels of `one`. Return the differences, 0 to 255."""
     import cv2
 
     about = np.ones((reach, reach), np.uint8)
@@ -194,8 +194,8 @@ def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArr
 
 
 def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """Align `one` to `other`. Return the share of pixels of the aligned `one` whose colour is missing in
-    `other` within one pixel of the same place. Return 1 if the pictures cannot be aligned.
+    """Align `one` to `other`. Compare each pixel of the aligned picture with the same pixel of `other` and its eight
+    neighbours. Return the share of pixels without a similar colour there, or 1 if the pictures cannot be aligned.
     """
     import cv2
 
