@@ -36,7 +36,7 @@ class Data(BaseModel):
 
 @dataclass(frozen=True)
 class Task:
-    """The job of the model under test. An edit must not touch its label or protected classes."""
+    """The job of the model under test. An edit must change neither the image's label nor the protected classes."""
 
     kind: TaskKind
     label: str = ""
@@ -210,7 +210,7 @@ class PromptSlot:
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
     default: str = ""
-    """Template for prompt sets without a file of this name, or ""."""
+    """Template to use if a prompt set has no file for this prompt; "" for none."""
     needed: bool = True
     """True if the prompt must come from a file or from `default`. False if a prompt set may lack this prompt."""
     title: str = ""
@@ -248,7 +248,7 @@ def stage_title(name: StageName) -> str:
 
 
 def stage_doing(name: StageName) -> str:
-    """Return the words that describe a running text stage, or drawing."""
+    """Return the words that describe the running stage `name`, which is a text stage or drawing."""
     return _stages[name].doing if name in _stages else "generating"
 
 

@@ -1,4 +1,4 @@
-"""Put pydantic's errors into plain words: the values that a field accepts. Pydantic's messages are for programmers."""
+"""Explain pydantic's errors in plain words. An explanation names the values that a field accepts."""
 
 from __future__ import annotations
 

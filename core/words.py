@@ -1,5 +1,5 @@
-"""Find words in a text, and the words that name a label or a protected class, in any case and number. Words for the
-classes of driving data sets are known.
+"""Find words in a text, and find the words that name a label or a protected class. Upper and lower case match, and so
+do singular and plural. The module knows synonyms for the classes of driving data sets.
 """
 
 from __future__ import annotations
