@@ -159,9 +159,9 @@ class Measured:
 
 
 def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Bands:
-    """Raise the second thresholds of checks until few broken images pass all checks. Each step raises the threshold of
-    one check, so that an image with this check's defect no longer passes. The step chooses the check and the image for
-    which the fewest good images stop passing.
+    """Raise the second thresholds of checks until few broken images pass all checks. Each step raises the
+    threshold of one check just enough to reject one broken image whose defect the check should find. The function takes
+    the step after which the most good images still pass.
     """
     raised_bands = dict(bands)
 

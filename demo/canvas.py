@@ -104,9 +104,7 @@ class Canvas:
         self.polygon([(float(x), float(y)) for x, y in corners], colour, semantic)
 
     def blend(self, layer: np.ndarray, colour: Colour, opacity: float) -> None:
-        """Blend one colour into the picture, with the weight `layer` (uint8, (side, side), 255 is 1) times `opacity`, 0
-        to 1.
-        """
+        """Blend in a colour with weight `layer` / 255 x `opacity` (0 to 1). `layer` is uint8, (side, side)."""
         weight = layer[:, :, None].astype(np.float32) * (opacity / 255)
         base = self.pixels.astype(np.float32)
         self.pixels[:] = (base + (np.asarray(colour, np.float32) - base) * weight).astype(np.uint8)

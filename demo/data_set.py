@@ -105,7 +105,7 @@ def image_name(place: int, folder: str = "images") -> str:
 
 
 def fair_scene(seed: int, family: str, place: int) -> Scene:
-    """Return a scene of a sunny or cloudy day, determined by the seed. For an object, `place` determines the label."""
+    """Return the seed's scene of a sunny or cloudy day. In the family "object", `place` chooses the label."""
     label = OBJECT_CLASSES[place % len(OBJECT_CLASSES)] if family == "object" else None
     return fair(random_scene(seed, family, label), random.Random(f"fair {seed}"))
 

@@ -148,7 +148,7 @@ class Light:
             self._haze = mix(self._haze, (_DUST[0] * tint[0], _DUST[1] * tint[1], _DUST[2] * tint[2]), 0.7)
 
     def on(self, colour: Colour, distance: float = 0.0, glows: bool = False) -> Colour:
-        """Return a colour as the light shows it. `distance` is 0 (near) to 1 (horizon). Night spares glowing things."""
+        """Return the lit colour. `distance` is 0 (near) to 1 (horizon). Glowing things stay bright at night."""
         if not glows:
             tint, grey = _TIME_TINT[self.look.time], sum(colour) / 3
             colour = mix(colour, (grey, grey, grey), _GREYNESS[self.look.weather])
@@ -264,7 +264,7 @@ class Light:
 
 
 def strew(canvas: Canvas, light: Light, horizon: float, rng: random.Random) -> None:
-    """Paint stones or flowers on the ground below the horizon. Every look takes equally many numbers from `rng`."""
+    """Paint stones or flowers, if any, below the horizon. Each call takes the same number of values from `rng`."""
     colours = light.strewn()
     for number in range(60):
         x, nearness = rng.random(), rng.uniform(0.05, 1.0)

@@ -19,7 +19,7 @@ SOURCES, PIXELS = 40, 160
 SOME = 24
 """Minimum number of images that the batch has made when its picture is taken."""
 JUDGED = 12
-"""Number of the batch's images that are reviewed before its picture is taken."""
+"""Number of images that are reviewed before the batch's screenshot is taken."""
 SLOWEST = 600_000
 """Timeout in milliseconds for each step of the batch, long enough for a busy machine."""
 PLAN = """name = "Drawn things in other weather"

@@ -22,7 +22,7 @@ LATENT_NOISE = 0.06
 
 
 def new_autoencoder(width: int = WIDTH) -> AutoencoderTiny:
-    """Return an untrained autoencoder from 128 x 128 x 3 to 32 x 32 x `LATENT_CHANNELS`, mostly of coarse layers."""
+    """Return an untrained autoencoder. It compresses 128 x 128 x 3 values to 32 x 32 x `LATENT_CHANNELS` values."""
     return AutoencoderTiny(
         encoder_block_out_channels=(width,) * 3,
         decoder_block_out_channels=(width,) * 3,

@@ -84,7 +84,7 @@ ASKED_TYPES: dict[EditType, int] = {
     "subject": 1,
     "domain": 1,
 }
-"""Relative frequency of each requested edit type. The world has no words for the last two types."""
+"""Relative frequency of each requested edit type. No edit in the demo has the type "subject" or "domain"."""
 NO_EDIT = "none"
 
 
@@ -228,8 +228,8 @@ def random_phrase(rng: random.Random, longest: int = 3) -> str:
 
 
 def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> str:
-    """Return a random new value for a slot. With probability `known`, the value is one that the demo's captions
-    use. Otherwise, the value comes from a list of other words for the slot. Random words replace some of the values.
+    """Return a random new value for a slot. At least one value in ten is a phrase of random words. Each
+    other value is a word of the demo's captions with probability `known`, and otherwise a word new to the demo.
     """
     kind = slot[0]
     pool = CHOICES.get(kind, ()) if rng.random() < known else MORE.get(kind, ())
@@ -259,7 +259,7 @@ def _rename(rng: random.Random, draft: Draft) -> Draft:
 
 
 def _refill(rng: random.Random, draft: Draft) -> Draft:
-    """Return the draft with one or two slots filled with words that the drawn world does not know."""
+    """Return the draft with one or two slots filled with words that the demo's own captions do not use."""
     shown = draft.open_slots()
     chosen = rng.sample(shown, min(len(shown), rng.choice((1, 1, 2))))
     return draft.with_slots(**{name: new_value(rng, name, draft.slots[name], known=0.0) for name in chosen})
@@ -407,7 +407,7 @@ def open_span(rng: random.Random, draft: Draft) -> Draft:
 
 
 def nonsense_draft(rng: random.Random) -> Draft:
-    """Return a draft of a few random words, some as slots. The right reply only copies and replaces these words."""
+    """Return a draft (a caption with slots) of a few random words. The slots mark the words that edits may replace."""
     words = list(dict.fromkeys(random_word(rng) for _ in range(rng.randint(3, 10))))
     chosen = rng.sample(range(len(words)), rng.randint(1, min(3, len(words))))
     slots = {f"s{i}": words[i] for i in chosen}
@@ -458,7 +458,7 @@ def perturbation_example(rng: random.Random, draft: Draft, task: Task, edit_type
 
 
 def _settled(draft: Draft) -> Draft:
-    """Return the draft with fixed sentences on ground and water, which no longer depend on the weather."""
+    """Return the draft with its ground and water described for its weather. Later weather keeps these sentences."""
     weather = draft.slots["w"]
     land, water = ground_sentence(weather, "{g}"), water_sentence(weather, "{r}")
     sentences = tuple(one.replace("{land}", land).replace("{water}", water) for one in draft.sentences)

@@ -102,7 +102,7 @@ def train_pieces(lines: Iterator[str], vocabulary: int) -> bytes:
 
 
 def make_tokenizer(path: Path) -> None:
-    """Train the tokenizer on examples of the corpus, and save it. Each word of the drawn world becomes one token."""
+    """Train the tokenizer on examples of the corpus and save it. Each word of the demo's captions becomes one token."""
     templates = load_templates()
     examples = random_examples(random.Random(0), SENTENCES, WORDING_SHARES)
     lines = (line for e in examples for line in f"{e.prompt(templates)} {e.reply}".split("\n"))

@@ -56,7 +56,7 @@ _NO_THING = len(COLOURS)
 
 
 def whole_answers(scene: Scene) -> list[int]:
-    """Return the index of each question's right answer, or `_UNASKED` if the picture does not show it. See `WHOLE`."""
+    """Return the index of the right answer to each question in `WHOLE`; `_UNASKED` if no answer can be seen."""
     look, road = scene.look, scene.family == "road"
     shows_ground = look.weather != "snowy" and scene.label not in WATER_CLASSES
     colours = [COLOURS.index(colour) for colour in look.colours] + [_UNASKED] * (MAX_VEHICLES - len(look.colours))
@@ -150,7 +150,7 @@ class Lessons(nn.Module):
 
 @torch.no_grad()
 def start_from_pictures(patch_embedding: nn.Conv2d, pictures: torch.Tensor) -> None:
-    """Set the patch filters to the principal components of the pictures' own patches, each scaled to spread 1.
+    """Set the patch filters to the principal components of the pictures' patches. Filter outputs get variance 1.
 
     `pictures` is (count, 3, side, side) in -1..1, a few hundred of them. With random filters, most of a short training
     would be spent on finding such filters.

@@ -67,7 +67,7 @@ EMA_DECAY = 0.998
 
 @dataclass(frozen=True)
 class Example:
-    """A picture, uint8 (128, 128, 3); the index into `WORDS` of each pixel, (128, 128); and a subject to paste."""
+    """A picture, uint8 (128, 128, 3); for each pixel an index into `WORDS`, (128, 128); and a subject to paste."""
 
     picture: np.ndarray
     words: np.ndarray
@@ -106,7 +106,7 @@ def drawn(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _background(scene: Scene, rng: random.Random) -> Scene:
-    """Return this scene, or another one of its family, without its subject and with a random look."""
+    """Return a scene of the same family, with random weather, light and colours, and without a subject."""
     if rng.random() < 0.5:
         scene = random_scene(TRAIN_SEEDS + rng.randrange(10_000_000), scene.family)
     look: Look = random_look(rng, len(scene.look.colours))

@@ -59,7 +59,7 @@ COMMON_WORDS = tuple(_COMMON.split())
 
 
 def world_words() -> list[str]:
-    """Return a sorted list of all words that captions of the drawn world can contain, and of all class names."""
+    """Return a sorted list of the words in the demo's captions and in class names."""
     texts = [*OBJECT_CLASSES, *BACKGROUNDS, *SEMANTIC_CLASSES, *PROTECTED_ROAD_CLASSES]
     texts += [name for names in language.OTHER_NAMES.values() for name in names]
     for form in range(language.FORMS):
