@@ -75,7 +75,7 @@ def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, l
 
 
 def groups_in_mask(group_of: Mapping[str, int], mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
-    """Return an array (256,) with the group of each mask number; `IGNORED` without one. `group_of` is by class name."""
+    """Return the group of each mask number, (256,). A number gets `IGNORED` if its class has no group in `group_of`."""
     groups_by_number = np.full(256, IGNORED, np.uint8)
     for number, name in mask_classes.items():
         if 0 <= number < len(groups_by_number):  # Cityscapes numbers its licence plates -1

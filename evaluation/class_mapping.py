@@ -49,7 +49,7 @@ LARGEST_FILE = 1_000_000
 _MOST_SUGGESTED = 100
 """Maximum number of unmapped labels with suggestions in a report: searching similar words takes time."""
 CLEAR = 0.9
-"""Minimum share of a word's uses in WordNet's tagged texts. A meaning with this share is chosen."""
+"""Minimum frequency of a meaning to be chosen, as a share of the word's uses in WordNet's tagged texts."""
 FEW_KINDS, TOO_FEW_KINDS = 0.25, 0.02
 """Minimum shares of a superclass's direct kinds in WordNet that the model must know. Below the first, a mapping is
 doubtful; below the second, there is none."""
@@ -130,8 +130,8 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> Numbers:
-        """Index of the label of each class; -1 for none. If several labels share a class, the label with the fewest
-        classes counts. If several of them have equally few, the first of these labels counts.
+        """Index of the label of each class; -1 for a class without a label. If several labels share a class, its
+        label is the one with the fewest classes. Among equals, the label with the lowest index is taken.
         """
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
@@ -305,7 +305,7 @@ def _from_file(
 
 
 def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabel]:
-    """Add to each label the classes that are kinds of it (“poodle” for “dog”), except classes that have a label."""
+    """Add to each label the classes that are kinds of it (“poodle” for “dog”). Classes with a label are not added."""
     taken = {number for one in mapped for number in one.classes}
     found = []
     for one in mapped:
@@ -402,7 +402,7 @@ class _Model:
         return sorted(self._same.get(tables.one_name_of(label), ()))
 
     def whole_of(self, one: MappedLabel) -> MappedLabel:
-        """Map a label that is a part of exactly one class of the model to this class. Return other labels unchanged."""
+        """Map a label to the only class of the model that includes it. Return labels without such a class unchanged."""
         name_of_label = tables.one_name_of(one.label)
         whole = [
             number
@@ -414,7 +414,7 @@ class _Model:
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
-        """Map a WordNet id to all classes with its meaning or a narrower one, else to the only class with its name."""
+        """Map a WordNet id to the classes of this meaning or of narrower meanings. If none fits, try the id's names."""
         meaning, names = tables.meaning_of(label), tables.names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")
@@ -440,13 +440,13 @@ class _Model:
         return MappedLabel(label, (), None, f"{_SEVERAL}: {named}")
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
-        """Map a word to all classes below its first WordNet meaning that has such classes. None without one."""
+        """Map a word by the first of its WordNet meanings that covers any class. None if no meaning covers a class."""
         below = [one.wordnet for one in tables.meanings().get(word, ()) if one.wordnet in self._by_id]
         return self._below(label, below[:1], str(tables.meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """Map a word to the classes of the meaning that it nearly always has in texts. The label stays unmapped if no
-        meaning is so frequent, or if this meaning has no class. None if no meaning of the word has an ImageNet class.
+        """Map a word by the meaning that it nearly always has in texts. None if no meaning of the word covers a class
+        of an ImageNet model. The label stays unmapped if no meaning is frequent, or if the frequent one has no class.
         """
         known = tables.word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):

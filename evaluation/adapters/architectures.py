@@ -1,5 +1,5 @@
-"""Find the network of a model under test by its name in torchvision or timm, or in a checkpoint file, and locate its
-weights. Raises UserError for an unknown name, a bad file or a failed download. For transformers see `transformers.py`.
+"""Find the network and the weights of a model under test. The user names a network of torchvision or timm, or gives a
+checkpoint file. Raises UserError for an unknown name, a bad file or a failed download. See also `transformers.py`.
 """
 
 from __future__ import annotations

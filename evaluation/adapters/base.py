@@ -151,7 +151,7 @@ def images_at_once(kind: TaskKind, gpu: bool) -> int:
 
 
 def class_map(logits: Any, size: tuple[int, int]) -> Image.Image:
-    """Return a class map (mode L) from logits (1, classes, h, w), scaled to the `map_size` of the image size `size`."""
+    """Return a class map (mode L) from logits (1, classes, h, w). The map fits an image of `size` (see `map_size`)."""
     import torch
 
     width, height = map_size(size)

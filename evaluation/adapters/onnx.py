@@ -157,7 +157,7 @@ class OnnxAdapter(LocalAdapter):
         return first
 
     def _numbers(self, rows: np.ndarray, output: str) -> Numbers:
-        """Return the kind of numbers in `rows`, (answers, classes), such as logits. Raises UserError for others."""
+        """Return the kind of numbers, such as "logits". `rows` is (answers, classes). Raises UserError if none fits."""
         rows = rows[np.isfinite(rows).all(1)].astype(np.float64)
         if not len(rows):
             raise UserError(NO_NUMBER)
