@@ -20,7 +20,7 @@ from core.figures import Figure, Flags, Floats, Numbers, ratio
 
 CONFIDENCE = 0.95
 LEAST, MOST = 0.93, 0.98
-"""Target range when coverage is measured: the share of 95 % intervals that contain the true figure."""
+"""Target range of the measured coverage. Coverage is the share of 95 % intervals that contain the true figure."""
 SAMPLES = 4_000
 """Number of random samples behind an interval. Chance moves its ends by about 1 % of its width."""
 GROUPS = 1_000
@@ -61,10 +61,9 @@ class MeansOfSources:
 
     The samples come from the Bayesian bootstrap (Rubin 1981, Annals of Statistics 9): each sample gives the sources
     random weights. One additional source represents the unseen ones: in each sample, each of its shares is 0 or 1 with
-    equal chance. So even if a share is 0 in all sources, its interval reaches above 0. If each source counts fully or
-    not at all, the interval is the mid-P form of Clopper and Pearson's exact interval (1934). Otherwise it is the mid-P
-    form of Gaffke's bound (Learned-Miller and Thomas 2019, arXiv 1905.06208), which suits few values in a limited
-    range.
+    equal chance. So even if a share is 0 in all sources, its interval reaches above 0. If the share of each source is
+    0 or 1, the interval is the mid-P form of Clopper and Pearson's exact interval (1934). Otherwise it is the mid-P
+    form of Gaffke's bound (Learned-Miller and Thomas 2019, arXiv 1905.06208).
     """
 
     def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
@@ -146,8 +145,9 @@ def chance_weights() -> Floats:
 
 
 def matched(source: Numbers, way: Numbers, control_source: Numbers, control_way: Numbers) -> tuple[Flags, Floats]:
-    """Return flags: True for each test case with a control image of the same source and control set (`way`). Also
-    return a weight for each control image: a source's controls weigh as much as its test cases of the same set.
+    """Return a flag for each test case, and a weight for each control image. `way` and `control_way` are numbers of
+    control sets. Control images match test cases that have the same source and the same number. A flag is True if a
+    control image matches. The weights make matching control images together weigh as much as their test cases.
     """
     ways = 1 + int(max(way.max(initial=0), control_way.max(initial=0)))
     own, other = source * ways + way, control_source * ways + control_way

@@ -38,7 +38,7 @@ class Answers(Columns):
     said: Numbers
     """Index of the label that the model predicts, from 0; -1 if the predicted class has no label."""
     confidence: Floats
-    """Probability of the predicted label, 0 to 1, or of the predicted class if this class has no label."""
+    """Probability of the predicted label, or of a predicted class that has no label. Values are 0 to 1."""
     way: Numbers | None = None
     """Number of the control set that each image is compared with; -1 for none. None if there is only one set."""
 
@@ -148,7 +148,7 @@ def _flips(both: Numbers, first: Answers, cases: Answers) -> results.Flips:
 def _classes(
     shares: Floats, size: Floats, weights: Floats, label: Numbers, labels: Sequence[str]
 ) -> tuple[results.ClassRow, ...]:
-    """Return a row per label with a source. `shares`, (sources, 2): share of wrong originals, of wrong test cases."""
+    """Return a row for each label that has sources. `shares`, (sources, 2): error rates on originals, on cases."""
     groups = len(labels)
     before, after = shares.T
     of_class = np.bincount(label, weights=size, minlength=groups).astype(np.int64)

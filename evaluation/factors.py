@@ -66,7 +66,7 @@ class _Fit(NamedTuple):
 
 
 def effects(images: Levels, outcome: Floats, weighing: Weighing = "source") -> FactorEffects:
-    """Return all main effects and two-way interactions on `outcome`, (images,), 0 to 1; NaN if unknown."""
+    """Return all main effects and two-way interactions. `outcome` has a value per image, 0 to 1, or NaN if unknown."""
     known = np.isfinite(outcome)
     where, images, outcome = np.flatnonzero(known), images.where(known), outcome[known]
     found, few = _effects(images)
@@ -117,7 +117,7 @@ def _main_effects(images: Levels, outcome: Floats) -> dict[str, _Fit]:
 
 
 def _effects(images: Levels, pairs: bool = True) -> tuple[list[_Effect], int]:
-    """Return the effects that occur in an image, and the number of rare combinations of two levels."""
+    """Return all effects that occur in at least one image, and the number of rare combinations of two levels."""
     found, factors, few = list[_Effect](), list[tuple[str, Numbers, list[str]]](), 0
     for factor, names, level in zip(images.factors, images.names, images.levels.T, strict=True):
         numbers, frequent, _ = _pooled(level, images.source, len(names))

@@ -31,7 +31,7 @@ from evaluation.by_source import MeansOfSources, shares_of_sources
 POINTING, MASS, SHARE = "pointing game", "relevance mass", "share of the mask"
 INSERTION, DELETION, AIC, SIC, PURITY = "insertion", "deletion", "AIC", "SIC", "purity"
 FIGURES = (POINTING, MASS, SHARE, INSERTION, DELETION, AIC, SIC, PURITY)
-"""Names of the figures. `SHARE` is the mask's share of the image: a random map reaches it in `POINTING` and `MASS`."""
+"""Names of the figures. `SHARE` is the mask's share of the image. A random map has this `POINTING` and this `MASS`."""
 FEWEST = 20
 """Minimum number of images to report a mean."""
 STEPS = 50
@@ -84,7 +84,7 @@ class GradCam:
         return Look(figures, self._layer, features, _shown(self._picture(pixels), found, inside))
 
     def informed(self, look: Look, image: Image.Image, classes: Sequence[int], seed: int) -> Look:
-        """Return `look` with AIC and SIC added. `seed` chooses the first sharp pixels: use one seed for all models."""
+        """Return `look` plus the figures AIC and SIC, which use random pixels. Give all models the same `seed`."""
         pixels, pic = self._pixels(image), _saliency()
         found, _ = self._map(pixels, classes)
         known = np.zeros(found.size, bool)

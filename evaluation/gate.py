@@ -4,7 +4,7 @@ Both models answer the same test cases, so their errors are compared source by s
 share of all test cases; either each source weighs the same, or each test case. The answer is "no worse" if the
 one-sided 95 % upper bound of the difference is at most the margin, "worse" if the lower bound is above the margin, and
 "cannot tell" otherwise. With several classes, "no worse" must hold for each class, which needs no correction (Berger
-1982, Technometrics 24). "Worse" is corrected by Holm's method for the number of tests: the whole set, and each class.
+1982, Technometrics 24). Holm's method corrects "worse" for several tests: one of the whole set, and one of each class.
 So the answers "no worse" and "worse" are each false in at most 5 % of comparisons.
 
 The bounds are quantiles of random samples: sources get random weights (Bayesian bootstrap, as in `by_source`). One
@@ -90,9 +90,9 @@ def gate(compared: Compared, margin: float, weighing: Weighing = "source") -> Ga
 
 
 def _chance_valid(compared: Compared) -> tuple[Floats, Floats]:
-    """Return the chances, (2,), that a test case is valid: if only the old model is wrong on it, and if only the new
-    model is wrong on it. Chances are 1 if nobody judged a test case. Also return random samples of them, (`SAMPLES`,
-    2), with the random weights of the errors on all test cases, so that chances and errors vary together.
+    """Return two chances, (2,): the chance that a test case is valid if only the old model is wrong on it, and if only
+    the new model is wrong on it. Both are 1 if no test case is judged. Also return random samples of the chances,
+    (`SAMPLES`, 2). Sample i uses the same random weights of sources as sample i of the errors does.
     """
     if (compared.judged == NOT_JUDGED).all():
         return np.ones(2), np.ones((SAMPLES, 2))

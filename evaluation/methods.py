@@ -66,9 +66,9 @@ class MethodImages(Columns):
 
     @property
     def valid_failure(self) -> Numbers:
-        """`YES` for each valid image that shows a new fault of the model. `NO` if people find the image invalid, even
-        if the model has not read it. For other images, `UNKNOWN` if the fault or the validity is unknown, else `NO`. On
-        images of unknown validity, even a right answer is `UNKNOWN`: to count it as `NO` would bias the figures.
+        """`YES` if the image is valid and shows a new fault of the model. `NO` if people find the image invalid. For
+        other images, `UNKNOWN` if the fault or the validity is unknown, and `NO` if both are known. An image of unknown
+        validity is `UNKNOWN` even if the model is right on it, because `NO` would bias the figures.
         """
         failure = np.where((self.fault == YES) & (self.valid == YES), YES, NO)
         unknown = ((self.fault == UNKNOWN) | (self.valid == UNKNOWN)) & (self.judged != NO)
@@ -108,7 +108,7 @@ class _Measure:
     """Values of each source for each method, (methods, sources, k)."""
     counts: Flags
     worst: Floats
-    """Values of the imagined source that make the figure lowest, (methods, k)."""
+    """Values, (methods, k), that an unseen source would have in the worst case. They give the lowest figure."""
     best: Floats
     statistic: Statistic
     images: Numbers
@@ -220,8 +220,8 @@ def compare_methods(
 
 def weak_cells(images: MethodImages, method: int, weak: float = WEAK) -> Numbers:
     """Return the numbers of the cells in which a method's images show that the model is weak: more than the share
-    `weak` of them are valid failures. In each cell only the first image of a source counts, since others often fail
-    with it. On average at most 5 % of the returned cells are not weak.
+    `weak` of them are valid failures. Only the first image of each source in a cell counts, because images of one
+    source often fail together. On average at most 5 % of the returned cells are not weak.
     """
     failure = images.valid_failure
     own = np.flatnonzero((images.method == method) & (images.cell >= 0) & (failure != UNKNOWN))
@@ -243,7 +243,7 @@ class _Compared:
     votes: Votes
 
     def table(self, name: str, own: Flags, seconds: Floats, kinds: Sequence[Sized]) -> MethodTable:
-        """Return the table of images in `own`. `kinds`: each method's edit types; all () if the table has one type."""
+        """Return the table of images in `own`. `kinds` has each method's edit types, or () in a table of one type."""
         images, reference, methods = self.images, self.reference, len(seconds)
         group = _Group(images, own, *self.control.shape)
         failure = images.valid_failure

@@ -77,7 +77,7 @@ class Kept:
 
     name: str
     check: str
-    """Name of the check for the area, which is a protected class, an object of the class, or an unprotected piece."""
+    """Name of the check for the area. Protected classes, single objects and surroundings have different checks."""
     source: float
     found: float
 
@@ -92,10 +92,10 @@ def kept_in_mask(
     things: Sequence[str],
     edited: Sequence[str] = (),
 ) -> tuple[Kept, ...]:
-    """Return how much of each part of the mask a segmenter finds, as shares: in the source and in the result. The parts
-    are the protected classes that the segmenter knows, the connected pieces of classes in `things` that are not tiny,
-    and the large unprotected pieces. A piece is left out if a word of `edited` names its class. `source` and `found`
-    are class maps of the mask's size.
+    """Return how much of each area of the mask a segmenter finds in the source and in the generated image. `source`
+    and `found` are the segmenter's class maps of these images, in the mask's size. An area is a protected class, a
+    connected piece of a protected class in `things`, or a large connected piece of another class. No area is returned
+    for tiny pieces, for classes unknown to the segmenter, and for unprotected classes that a word in `edited` names.
     """
     numbers, before, after = (np.asarray(image) for image in (mask, source, found))
     guarded = {number for name in protected for number in numbers_of(name, mask_classes)}
@@ -167,8 +167,8 @@ def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
 
 
 def kept_checks(shares: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
-    """Return three checks by a second segmenter: protected classes, single objects and surroundings are still in place.
-    The part with the lowest share decides each check.
+    """Return up to three checks by a second segmenter: one of protected classes, one of single objects, and one of
+    surroundings. Each check judges the area of which the segmenter finds the smallest share in the generated image.
     """
     lines, checks = {**MASK_BANDS, **bands}, list[Check]()
     for name in MASK_CHECKS:

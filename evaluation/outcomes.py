@@ -43,7 +43,7 @@ def outcome_of(
     classes: tuple[str, ...] = (),
 ) -> ModelOutcome:
     """Judge a generated image by two predictions: on its source (`source`), and on the image (`found`). A segmenter has
-    `figures`; `masked` is True if these compare with a mask. A classifier has `classes`, () if unknown.
+    `figures`. `masked` is True if the figures come from a comparison with a mask. A classifier has `classes`, or ().
     """
     if figures is not None:
         return _of_classes(figures, masked)

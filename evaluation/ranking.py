@@ -55,7 +55,7 @@ def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> Num
 def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]]) -> Floats:
     """Return the probability that the model will be wrong on images not made yet. `known` maps features of past images
     to (number wrong, number of all). Features are ordered from general to particular, such as (edit type, alternative,
-    class). Each estimate starts from the estimate with one feature less, counted as `PRIOR` images (empirical Bayes).
+    class). The estimate for all features but the last counts like `PRIOR` additional images (empirical Bayes).
     """
     number_wrong, number = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for feature, (wrong, of) in known.items():

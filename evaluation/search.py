@@ -8,8 +8,8 @@ edits. From the images of all cells, the search estimates how likely each reason
 A weak cell is detected by evidence that remains valid no matter how often or why the search looks: an e-value for each
 cell (Grünwald, de Heide and Koolen 2024, Journal of the Royal Statistical Society B 86), and the procedure of Benjamini
 and Hochberg for e-values (Wang and Ramdas 2022, Journal of the Royal Statistical Society B 84). On average at most
-`FALSE` of the detected cells are not weak. The images of a cell should have different sources, since images of one
-source fail together.
+5 % (`FALSE`) of the detected cells are false alarms. The images of a cell should have different sources, since images
+of one source fail together.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ EVERY = 5
 ASKED = 4
 """Of the images not drawn uniformly, one in this many comes from the cells of a user's open question, if any."""
 STEPS = 12
-"""Number of steps of belief propagation. In replays, more steps changed chances by 0.002 on average. Changes were much
-larger only where two of the reasons for weak cells explained the images equally well."""
+"""Number of steps of belief propagation. In simulated searches, more steps changed the estimated
+probabilities by 0.002 on average. Changes were much larger only if two causes explained the faults equally well."""
 USUAL = 0.05
 """Prior chance that a cell is weak by itself, that an alternative is weak, or that a label is weak."""
 SHARED = 0.9
 """Assumed share of weak cells among the cells of a weak alternative or a weak label."""
 PSEUDO, PSEUDO_CELLS = 2.0, 20.0
-"""Strength of the prior `USUAL`: it counts as `PSEUDO` known alternatives or labels, or `PSEUDO_CELLS` known cells."""
+"""Weight of the prior `USUAL`, as a number of cases: `PSEUDO` alternatives or labels; `PSEUDO_CELLS` cells."""
 UNSURE = 1.0
-"""Additional evidence that a cell will probably need, as the logarithm of an e-value. The cell's share of faults is
-unknown, so the e-value is a mean over all shares above the limit. This mean grows slower than for a known share."""
+"""Safety margin on the evidence needed for a detection, as the logarithm of an e-value. Expected evidence is computed
+for a known share of faults. The true share is unknown, so evidence grows more slowly than expected."""
 RATE_PRIOR = ((4.0, 4.0), (1.0, 19.0))
 """Parameters (faults, other images) of two beta priors of the share of valid faults: in weak and in other cells."""
 
@@ -211,9 +211,9 @@ def _steps(belief: Beliefs, weak: float) -> tuple[float, float]:
 
 
 def _worth(chance: Floats, evidence: Floats, left: Numbers, bar: float, steps: tuple[float, float]) -> Floats:
-    """Return how much one image of each cell is worth, as an expected number of newly detected cells. It is the chance
-    that the cell is weak, times the chance that `left` images are enough to detect it, divided by the number of images
-    that it likely needs.
+    """Return the expected number of newly detected cells for one more image of each cell: a x b / c. Here a is the
+    chance that the cell is weak, b is the chance that `left` images are enough to detect a weak cell, and c is the
+    likely number of images until detection.
 
     A cell with at least the evidence `bar` is worth nothing. All arrays have one value per cell.
     """
@@ -247,8 +247,8 @@ def next_round(
     cell that is not yet detected and has the largest worth (`_worth`) times `valid`.
 
     Results of images in the same round are not known yet. So the worth of a cell's next image is a mean over all
-    possible results of the cell's images in this round. A result does not raise the worth above the worth of the first
-    image, because the next round can draw the next image after such a result.
+    possible results of the cell's images in this round. In this mean, no result raises the worth above its value at
+    the start of the round: after a promising result, the next round can choose more images of the cell.
     """
     from scipy import special
 

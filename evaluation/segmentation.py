@@ -55,7 +55,7 @@ class Pixels(Columns):
 
 @dataclass(frozen=True)
 class Losses:
-    """Protected classes that a segmenter finds on the original but not on an image. `way` numbers the control set."""
+    """Protected classes that a segmenter finds on the original but not on an image. `way` is an image's control set."""
 
     source: Numbers
     right: NDArray[np.int8]
@@ -70,7 +70,7 @@ class Losses:
 
     @property
     def answers(self) -> Answers:
-        """The losses as `Answers`: wrong if a class is lost. There is no predicted label, and confidence is 0."""
+        """Results as `Answers`. An answer is wrong if a class is lost. It has no predicted label and confidence 0."""
         return Answers(self.source, self.right, np.full(len(self.source), -1), np.zeros(len(self.source)), self.way)
 
 
@@ -197,11 +197,12 @@ def segmentation_effect(
 
 
 def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources:
-    """Return the means over sources of the overlaps in several sets. A set has (sources, 2 x classes): each class's
-    intersection, then each class's union, summed over the source's weighted images. `weights` are the sources' weights.
+    """Return mean overlaps over sources. Each array in `sets` is (sources, 2 x classes): first each class's
+    intersection, then each class's union, as weighted sums over a source's images. `weights` are the sources' weights.
 
-    In the imagined, unseen source, a segmenter finds each class fully or not at all. There, the area of a class is
-    sum(area x area) / sum(area) over the known sources. A plain mean would make intervals too short if areas differ.
+    For the intervals, one additional source represents unseen sources. On this source, a segmenter finds each class
+    fully or not at all. The area of the class is sum(area x area) / sum(area) over the known sources. With the plain
+    mean area, intervals would be too short if areas differ.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)

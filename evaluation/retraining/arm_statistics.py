@@ -1,14 +1,14 @@
-"""Compare several trainings by their gains on the same images: means over seeds and sources, with intervals for the
-chance in both (the paper's RQ3). Each source weighs the same, and its images share its weight. Pure.
+"""Compare several trainings by their mean gains on the same images (the paper's RQ3). The intervals account for the
+random choice of seeds and of sources. Each source weighs the same, and its images share its weight. Pure.
 
 Every seed meets every source, so the variance of a mean has a part from the seeds and a part from the sources (Searle,
 Casella and McCulloch 1992, Variance Components). The half-width of each part uses Student's t with the degrees of
 freedom of this part. The squares of the half-widths add up (Howe 1974, Journal of the American Statistical Association
-69). A share gets Wilson's interval (1927) for the number of independent images that would have the same uncertainty
-(Korn and Graubard 1998, Survey Methodology 24). If all images are right, or all are wrong, the interval is the exact
-interval for the number of sources (Clopper and Pearson 1934). A difference gets its interval from the intervals of its
-two shares and their correlation (MOVER; Zou and Donner 2008, Statistics in Medicine 27). A ratio gets Fieller's
-interval (1954). `experiments.coverage.of_training` measures how often all these intervals contain the true value.
+69). A share gets Wilson's interval (1927) with an effective sample size (Korn and Graubard 1998, Survey Methodology
+24). If all images are right, or all are wrong, the interval is the exact interval for the number of sources (Clopper
+and Pearson 1934). A difference gets its interval from the intervals of its two shares and their correlation (MOVER; Zou
+and Donner 2008, Statistics in Medicine 27). A ratio gets Fieller's interval (1954). `experiments.coverage.of_training`
+measures how often all these intervals contain the true value.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class WonBack:
-    """The part of the accuracy lost on generated images that a training arm recovers."""
+    """Part of the baseline's accuracy loss on generated images that one of the trainings (an arm) recovers."""
 
     arm: str
     share: Figure
