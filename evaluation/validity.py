@@ -1,20 +1,20 @@
 """Estimate how many faults are on images that people find valid, from votes on a sample and all errors. Pure.
 
 Each source weighs the same, and its test cases share its weight. The images are divided into strata, such as "wrong,
-weather": a sample of each is judged with one question, and the law of total probability combines them. Images that the
-model gets right have no faults, so their strata need no votes for the number of faults. A stratum of wrong images
-without votes gives bounds: none of its images is valid, or all are.
+weather". People judge a sample of each stratum, and the law of total probability combines the strata. Images that the
+model gets right have no faults. So the number of faults can be estimated without votes on these images. A stratum of
+wrong images without votes gives bounds: none of its images is valid, or all are.
 
 If every image has a score of how likely people find it valid, the score is used for all images and the votes correct
 its errors (prediction-powered inference, Angelopoulos et al. 2023, Science 382; the weight of the score as in PPI++,
 2023). A bad score does not bias a figure, but widens its interval.
 
 Intervals are quantiles of random draws. Each draw gives sources random weights (the Bayesian bootstrap of Rubin 1981,
-Annals of Statistics 9). One imagined source represents unseen sources: its images are all right, all wrong and invalid,
-or all wrong and valid. If sources weigh the same and each source's share is 0 or 1, the interval is the mid-P form of
-the interval of Clopper and Pearson (1934, Biometrika 26). Otherwise, it is the mid-P form of the bounds of Gaffke
-(2005). In each draw, judged images get random true states, based on each worker's votes (`worker_errors`). Images of
-unknown validity are invalid for the lower end, and valid for the upper end (Manski 1989, J. Human Resources 24).
+Annals of Statistics 9). One imagined source represents unseen sources: the model is right on all its images, or wrong
+on all. Its wrong images are all valid, or all invalid. If sources weigh the same and each source's share is 0 or 1, the
+interval is the mid-P form of the interval of Clopper and Pearson (1934, Biometrika 26). Otherwise, it is the mid-P form
+of the bounds of Gaffke (2005). In each draw, judged images get random true states, based on each worker's votes. Images
+of unknown validity are invalid for the lower end, and valid for the upper end (Manski 1989, J. Human Resources 24).
 """
 
 from __future__ import annotations
@@ -101,15 +101,15 @@ class ValidityEffect:
     by_strata: Figure
     """Share of images that are wrong and valid, estimated stratum by stratum."""
     with_score: Figure
-    """Share of images that are both wrong and valid, estimated from scores, which votes correct."""
+    """Like `by_strata`, but estimated from automatic scores of all images. Votes correct the errors of these scores."""
     among_valid: Figure
     """Share of wrong images among the valid images: the error rate if reviewers removed all invalid images."""
     at_least: Figure
-    """Smallest possible share of images that are wrong and valid. Images without a consensus, and images of strata
-    without votes, count as invalid."""
+    """Smallest possible share of images that are valid and that the model gets wrong. Images without a consensus, and
+    images of strata without votes, count as invalid."""
     at_most: Figure
-    """Largest possible share of images that are wrong and valid. Images without a consensus, and images of strata
-    without votes, count as valid."""
+    """Largest possible share of images that are valid and that the model gets wrong. Images without a consensus, and
+    images of strata without votes, count as valid."""
     undecided: Figure
     """Share of judged images on which people reached no consensus."""
     score_weight: float | None
@@ -197,9 +197,9 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 
 
 class _Table:
-    """Weights of all images, added up by source, and the judged images. In each stratum, *cell* 2 * stratum holds the
-    images that the model gets right, and cell 2 * stratum + 1 the wrong images. Images that the sample cannot include
-    have further cells. A *pool* is a group of right cells, or of wrong cells, with one estimate of the valid share.
+    """Weights of all images, added up by source, and the judged images. *Cell* 2 * s holds the images of stratum number
+    s that the model gets right. Cell 2 * s + 1 holds the stratum's wrong images. Images that the sample cannot include
+    have other cells. A *pool* is a group of cells, all right or all wrong, with one estimate of the valid share.
     """
 
     def __init__(self, columns: Judged, strata: int, weighing: Weighing) -> None:
@@ -344,9 +344,9 @@ class _Table:
 
 
 def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
-    """Return the number of each cell's pool (-1 for none), and the weight of each cell's judged images. A cell forms
-    its own pool if all its images, or at least `FEWEST_OF_STRATUM`, are judged. The other cells with judged images form
-    one pool. If the sample looks random, this pool also gets cells without judged images, and if small, other cells.
+    """Group cells into pools. Return the pool of each cell (-1 for none), and the weight of the cell's judged images.
+    A cell has its own pool if enough of its images are judged (`FEWEST_OF_STRATUM`, or all). The other cells share one
+    pool. This pool includes cells without judged images if the sample looks random.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -367,7 +367,7 @@ def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
 
 
 class _Draws:
-    """Random draws of all figures, (draws,). For `low`, images of unknown validity are invalid; for `high`, valid."""
+    """One array (draws,) per figure. Images of unknown validity count as invalid in `low`, and as valid in `high`."""
 
     def __init__(self, table: _Table, seed: int, draws: int) -> None:
         self._table, self._rng = table, np.random.default_rng(seed)
@@ -471,7 +471,7 @@ def contradiction_of(judged: Judged) -> str:
 
     If a model is wrong on a share e of all images, and at most a share v of the wrong images is valid, then at most a
     share 1 - e x (1 - v) of all images is valid. Study A gives v. Study B gives e and the number of its valid images.
-    The studies contradict each other if this largest share gives so many valid images a probability below `LIKELY`.
+    The studies contradict each other if study B has too many valid images for this limit (probability below `LIKELY`).
     """
     from scipy import stats
 

@@ -21,7 +21,7 @@ FEWEST_SOURCES = 10
 
 
 def learn(names: Sequence[str], checks: Floats, valid: Flags, task: TaskKind | None = None) -> ValidityScore:
-    """Fit a score to votes; `checks` is (images, checks). Raises ValueError below `FEWEST` valid or invalid images."""
+    """Fit a score. `checks` is (images, checks). Raises ValueError if valid or invalid images are below `FEWEST`."""
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
