@@ -144,7 +144,7 @@ def kept_images(driver: Driver, name: str, number: int) -> list[Image.Image]:
 
 
 def make(size: Size, folder: Path) -> dict[str, list[list[Path]]]:
-    """Make images of all sources with each recipe, or reuse them. Return by recipe a list of each source's files."""
+    """Make or reuse images of all sources with each recipe. Return, for each recipe, one list of files per source."""
     profile, driver = load_profile("demo"), None
     files: dict[str, list[list[Path]]] = {}
     for name in RECIPES:

@@ -1,8 +1,8 @@
 """Compare recipes on the same drawn sources: `python -m experiments.compare_recipes --results FILE`.
 
-Each recipe makes test cases of every source with the demo profile, and also redraws the source without an edit. Judge
-models tell whether an image shows its drawn scene with the edits. The demo's models under test predict the image. FILE
-gets a line per source, so that a stopped run can resume. `--out REPORT` writes the report as Markdown.
+Each recipe makes test cases of every source with the demo profile, and also redraws the source without an edit. Models
+that serve as judges check that an image shows its drawn scene with the edits. The demo's models under test predict the
+image. FILE gets a line per source, so that a stopped run can resume. `--out` writes the report as Markdown.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ FEWEST = 10
 
 
 class Pair(Data):
-    """One line of a file of pairs. Either `label` or `protected` (classes) gives the task of the caption."""
+    """A caption before and after an edit, as one line of a file. Either `label` or `protected` (classes) is given."""
 
     caption: str = Field(min_length=1)
     type: EditType

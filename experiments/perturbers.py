@@ -1,10 +1,10 @@
 """Compare ways to write captions with one edit of a requested type: `python -m experiments.perturbers`.
 
-The captions describe drawn scenes that no training saw. Some captions are reworded before they are edited, in ways in
-which people reword captions. The drawn world's vocabulary tells the type of each edit. The compared ways are: the three
-text stages of DILLEMA; the language model, once with a free reply and once with a fixed form; the stage of the recipe
-`lance`, which checks replies and asks again; and replacement of a random word (LANCE-R), which knows no edit types. All
-ways use the demo's language model. `--own FILE.toml` adds a model that `python -m experiments.train_perturber` trained.
+The captions describe drawn scenes that no training used. Some captions are first reworded, as people may reword them.
+A list of the words of drawn scenes tells the type of each edit. The demo's language model edits in five ways.
+DILLEMA uses three text stages. The language model alone replies freely, or replies in a fixed form. The stage of the
+recipe `lance` checks replies and asks again. LANCE-R replaces a random word, and knows no edit types. The option
+`--own FILE.toml` adds a model that `python -m experiments.train_perturber` trained.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ FIRST_SEED = 6_000_000
 """First seed of the scenes. Neither training nor scoring of the language model uses these seeds."""
 COUNT = 100
 GROUPS = {"own": 1.0, "changed": 0.0}
-"""Two groups of captions: `own` as the drawn world writes them, `changed` as people may change them. The value is the
-share of captions that are not changed."""
+"""Two groups of captions, each with its share of unchanged captions. Captions in `own` are the demo's own captions of
+drawn scenes. Captions in `changed` are reworded, as people may reword captions."""
 NO_SOURCE = Image.new("RGB", (8, 8))
 Perturber = Callable[[Example, int], str]
 """Function that returns an edited caption for an example and a seed, or "" if no edit is found."""

@@ -38,9 +38,9 @@ from pipeline.profiles.profile import load_profile
 
 EDITS = {"weather": WEATHERS, "time": TIMES, "ground": GROUNDS, "trees": TREES, "walls": WALLS}
 IMAGES, BUDGET, ROUND = 22, 300, 10
-"""Number of images in each cell, of images that a search may choose, and of images in a round."""
+"""Number of images per cell; number of images that a search may choose; number of images chosen per round."""
 WRONG_WEAK, WRONG_OTHER, VALID = 0.5, 0.04, 0.85
-"""Shares of images that the model gets wrong, in a weak cell and in another one. Then the share of valid images."""
+"""Share of wrong predictions in a weak cell; share of wrong predictions in other cells; share of valid images."""
 TOGETHER = 50
 """Number of replays in a line of the results."""
 REPLAYS, FIRST_SEED = 1_000, 10_000
@@ -49,7 +49,7 @@ REPLAYS, FIRST_SEED = 1_000, 10_000
 
 @dataclass(frozen=True)
 class World:
-    """All cells of the drawn world: each label with each alternative."""
+    """All cells of the simulated data set: each class label with each new word that an edit brings in."""
 
     cells: Cells
     names: tuple[tuple[str, str, str], ...]

@@ -54,7 +54,7 @@ IGNORED = -100
 MOST_NAMED = 10
 """Maximum number of invalid lines whose problems are printed one by one."""
 BASE_FILE = "base.json"
-"""Name of a file in the folder of a LoRA, which names the language model that the LoRA was trained on."""
+"""Name of a file in a LoRA's folder. The file names the language model that the LoRA was trained on."""
 LONGEST_CONTEXT = 4096
 
 Encoded = Mapping[str, list[int]]

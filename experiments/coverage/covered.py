@@ -18,9 +18,9 @@ class Covered:
 
     figure: str
     world: Mapping[str, str]
-    """Properties of the world: the first columns of its row in the table."""
+    """Properties of the simulated world, by name. They fill the first columns of the table."""
     column: str
-    """Heading of the table's column that shows this coverage, such as "2 %" for the true error in the world."""
+    """Heading of the table's column for this coverage, such as "2 %" if the true error in the simulation is 2 %."""
     truth: float
     covers: float | None
     """Share of the intervals that contain the true value, or None without an interval."""

@@ -34,7 +34,7 @@ AT_ONCE = 50
 PARTS = 20
 """Number of parts of an image in the simulation of the mIoU. The segmenter gets each part right or wrong as a whole."""
 LARGEST_CHANGE = 0.9
-"""Probability of the true class before an edit. An edit lowers it by a random amount, at most to 0."""
+"""Largest loss that an edit causes in the probability of the true class. The loss is random, from 0 to this value."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def _change(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _miou(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Simulate the mIoU of a model that mistakes the share `world.error` of each class's pixels for the next class.
-    Each part of an image is right or wrong as a whole. Class sizes differ between sources.
+    """Simulate the mIoU of a model. In each class, the share `world.error` of the pixels gets the number of the next
+    class instead. Each part of an image is right or wrong as a whole. Class sizes differ between sources.
     """
     classes, figures = 4, list[Figure]()
     for begin in range(0, repetitions, AT_ONCE):
@@ -151,7 +151,7 @@ def measured(figure: str, world: World, repetitions: int, seed: int = 0) -> Cove
 
 
 def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _total: None) -> str:
-    """Return the coverage of all figures in all worlds as Markdown. `on_count` gets the done and total measurements."""
+    """Return a Markdown report on all simulations. `on_count` gets the numbers of finished and of all simulations."""
     measurements: list[Measurement] = [
         partial(lambda figure, world: [settled(figure, world, repetitions)], figure, world)
         for figure in FIGURES
@@ -171,7 +171,7 @@ def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _to
 
 
 def settled(figure: str, world: World, repetitions: int) -> Covered:
-    """Measure the coverage of a figure in a world. If it is below the goal, measure again with more repetitions."""
+    """Measure coverage in a simulated world. If the coverage is below the goal, repeat with more repetitions."""
     result = measured(figure, world, repetitions)
     if result.covers is None or result.covers >= LEAST:
         return result

@@ -1,8 +1,8 @@
 """Measures how often the gate's answers are right in simulated worlds. The gate compares a new model with an old one.
 
-Goals, set before the first run. Of two models with the same error, the new one is called "worse" in at most 5 % of the
-repetitions. If it is worse by exactly the margin, it is called "no worse" in at most 5 % and "worse" in at most 5 %.
-With 500 sources of 4 test cases and a margin of 0, a loss of 3 points is found in at least 90 %. Pure.
+Goals, set before the first run. If both models have the same error, the answer is "worse" in at most 5 % of the
+repetitions. If the new model is worse by exactly the margin, the answer is "worse" in at most 5 %, and "no worse" in at
+most 5 %. With 500 sources of 4 test cases and a margin of 0, a loss of 3 points is found in at least 90 %. Pure.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from experiments.coverage.covered import Covered, Measurement, covered
 
 SOURCES, AREAS, VALID, CORRELATIONS = (20, 50, 100), (0.6, 0.76, 0.9), (0.5, 0.7), (0.0, 0.5)
 IMAGES = 100
-"""Number of judged images in a world, divided evenly among its sources."""
+"""Number of judged images in a simulated study, divided evenly among its sources."""
 
 
 def measurements(repetitions: int) -> list[Measurement]:

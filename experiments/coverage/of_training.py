@@ -20,8 +20,8 @@ LAYOUTS = ((20, 6), (33, 4), (132, 1))
 BETTER = 0.1
 """True gain in accuracy of the second training over the baseline. It is 0 where the accuracy would exceed 1."""
 ORIGINAL_ACCURACY = 0.95
-"""Accuracy on originals, of the baseline and of the second training. If the baseline is less accurate on test cases,
-the second training can win back this loss."""
+"""Accuracy of each training on original images. If the baseline is less accurate on test cases than on originals, the
+second training can win back this loss."""
 SHARED = 0.8
 """Weight of random effects that trainings and test sets share. Its square is the correlation of two trainings."""
 

@@ -29,7 +29,7 @@ OF_TYPES, VALID_OF_TYPE = (0.5, 0.3, 0.15, 0.05), (0.9, 0.7, 0.5, 0.4)
 """Share of each edit type, and share of valid images among the wrongly predicted images of each type."""
 VALID_OF_RIGHT = 0.95
 DRAWS = 1000
-"""Number of random draws per interval, fewer than on the page. Intervals are less exact then, but not shorter."""
+"""Number of random draws per interval. Evaluate uses more draws: its intervals are more exact, but not longer."""
 Design = Literal["random", "stratified", "wrong", "accepted"]
 FIGURES = {
     "by_strata": "wrong and valid",
@@ -97,7 +97,7 @@ WORLDS: tuple[World, ...] = (
 
 
 def measurements(repetitions: int) -> list[Measurement]:
-    """Return one measurement for each world, with `repetitions` repetitions."""
+    """Return one measurement for each simulated world in `WORLDS`. A measurement simulates `repetitions` studies."""
     return [partial(measured, world, number, repetitions, seed=0) for number, world in enumerate(WORLDS)]
 
 

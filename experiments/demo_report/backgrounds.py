@@ -3,7 +3,7 @@ experiments.demo_report.backgrounds --results FILE`.
 
 The recipe finds the subject of each drawn scene by its label, with the demo's models. The renderer knows the subject's
 true pixels, and judge models read the images. The file gets a line per scene, so that a stopped run can resume.
-With `--bank`, the command measures only time, for one and for ten images per source. It then reuses backgrounds.
+With `--bank`, the command measures only the time for one and for ten images per source, with reused backgrounds.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class Ways:
         self.generator = generator
 
     def prepared(self, drawing: Drawing, source: Source) -> tuple[Method[Any], Prepared]:
-        """Return the drawing method of one of the compared ways, and the source as prepared by this method."""
+        """Return the method of the pair `drawing` (method, settings), and the source as prepared by this method."""
         method, settings = drawing
         drawing_method = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
         return drawing_method, drawing_method.prepare(source, method.settings_of(settings, source.caption))

@@ -21,8 +21,8 @@ from pipeline.profiles.profile import Profile
 SCENES = 60
 """Number of captions of each kind."""
 LESS = 0.5
-"""Maximum ratio of pixels that the judges take for objects: their number in the image without a subject, divided by
-their number in the image with the subject. The maximum is not 0, since judges take some clouds for objects."""
+"""Maximum of a ratio: object pixels in the image without a subject, divided by object pixels in the image with the
+subject. The maximum is not 0, since the judge models take some clouds for objects."""
 
 
 def rows(profile: Profile, judges: Judges) -> list[Row]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
 """Minimum IoU of a class over all generated road scenes."""
 IOU_MARGINS = {"pavement": 0.06, "lane marking": 0.10, "pedestrian": 0.10}
-"""Allowed loss of IoU by class, compared with unedited scenes. Even there, the judges miss parts of thin objects."""
+"""Maximum loss of IoU by class, from unedited to edited scenes. Judges misread thin objects even in unedited scenes."""
 THINGS = ("vehicle", "pedestrian", "object")
 """Classes that consist of single objects, which can be counted."""
 SMALLEST = 12
@@ -69,7 +69,7 @@ class ImageFindings:
     other_colours: list[bool] = field(default_factory=list)
     """True for each object that the edit should not change and that kept its colour."""
     third_car: list[bool] = field(default_factory=list)
-    """One entry for each third (farthest) car that the edit should not change: True if the car kept its colour."""
+    """One entry for each image whose farthest car, the third, should keep its colour: True if it did."""
     whole: list[bool] = field(default_factory=list)
     """True for each image with no object lost or added. Objects that judges misread in the ideal image do not count."""
     as_drawn: list[bool] = field(default_factory=list)

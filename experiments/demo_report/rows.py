@@ -11,7 +11,7 @@ from study.intervals import wilson_ends
 
 @dataclass(frozen=True)
 class Row:
-    """One measured figure with its floor: a required minimum, or a maximum for seconds and memory."""
+    """One measured figure with its limit `floor`: the maximum for seconds and memory, the minimum for other units."""
 
     what: str
     value: float

@@ -81,7 +81,7 @@ def with_true_captions(walk: Walk) -> Made:
 
 
 def with_captions(walk: Walk, driver: Driver) -> Made:
-    """Let the pipeline write the captions. Return those whose edits judges can see; [] if a reply is unreadable."""
+    """Let the pipeline write captions. Return captions whose edits can be judged, or [] if a reply is unreadable."""
     store = MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, DILLEMA.settings_in(driver.profile), seed=walk.number, images=()), store)

@@ -1,7 +1,7 @@
 """Answer the paper's three research questions on drawn scenes, and write a report: `python -m experiments.paper`.
 
-`--small` shows in a minute or two that every part works. The work folder keeps the results so far and the goals of the
-run, so that a stopped run can resume.
+`--small` shows in a minute or two that every part works. The work folder keeps all results, so that a stopped run can
+resume. It also keeps a copy of `goals.toml`, which states the results that the studio should reach.
 """
 
 from __future__ import annotations

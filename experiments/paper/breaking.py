@@ -73,7 +73,7 @@ class Breaking:
 
     @property
     def other_things_named(self) -> Figure:
-        """Share of things with harm beyond chance in `by_thing`, among all things without a known weakness."""
+        """Share of the other things (those without a known weakness) for which `by_thing` shows harm beyond chance."""
         names = [row.name for row in self.by_thing if not row.name.startswith(LEFT_OUT)]
         return _named(self.by_thing, [name for name in names if name not in self.taught_wrong])
 

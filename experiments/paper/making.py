@@ -100,7 +100,7 @@ def recipe_of(quota: Quota | None) -> str:
 
 
 def plan_text(family: Family, data: Path, size: Size, quota: Quota | None) -> str:
-    """Return the plan of a batch: make test cases of the quota's sources. For None: reconstruct all sources."""
+    """Return a batch's plan: test cases of the quota's sources, or without a quota, reconstructions of all sources."""
     if family == "object":
         task = 'kind = "classification"'
     else:

@@ -46,9 +46,9 @@ class Found:
     order: str
     apfd: float | None
     images: Mapping[float, int]
-    """Number of images that are reviewed first, for each share of all images."""
+    """Number of images reviewed with each budget. A budget is a share of all images, 0 to 1."""
     cells: Mapping[float, Floats]
-    """Values of all weak cells, by share of images reviewed: 1 if found, else 0. Random orders have mean values."""
+    """One value per weak cell, for each budget: 1 if the cell is found, else 0. Random orders have mean values."""
 
     def at(self, budget: float) -> float:
         """Return the number of weak cells found in the first images. `budget` is the share of images that are seen."""
@@ -70,7 +70,7 @@ class Prioritising:
     shown_before: int
 
     def share_found(self, order: str) -> Figure:
-        """Return the share of the weak cells that an order finds in the first images (`BUDGET`)."""
+        """Return the share of the weak cells found by a reviewer who sees the first images (`BUDGET`) of an order."""
         cells = self.orders[order].cells[BUDGET]
         return share_of(round(float(cells.sum())), len(cells))
 

@@ -58,7 +58,7 @@ class TaughtWrong:
     """Word that describes the thing: an object's colour, the material of buildings, or the look of trees."""
     taught: str
     share: float
-    """Probability, 0 to 1, that a training scene with this thing gets the wrong label `taught`."""
+    """Probability, 0 to 1, that a training scene with the wrongly labelled thing gets the label `taught`."""
 
     def shown_by(self, scene: Scene) -> bool:
         """Return True if the scene shows this thing."""
@@ -157,7 +157,7 @@ def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
 
 
 def under(scene: Scene, word: str) -> Scene:
-    """Return the scene under the condition `word` of `LEFT_OUT`, or with its object in the colour `word`."""
+    """Return the scene with one change: `word` is the new time of day, weather or object colour."""
     times = {phrase: time for time, phrase in TIME_PHRASES.items()}
     if word in COLOURS:
         return scene.with_look(colours=(word,))
@@ -202,7 +202,7 @@ def write_data(folder: Path, family: Family, size: Size) -> None:
 
 
 def write_shift(folder: Path, family: Family, size: Size) -> Sequence[tuple[Path, Scene]]:
-    """Write the scenes of the shift set, and return each with its file. Its mask is in `mask_file`."""
+    """Write the image and the mask of each scene of the shift set. Return pairs of image file and scene."""
     root = folder / f"{family}-shift"
     scenes = []
     for place, scene in enumerate(shift_scenes(family, size.shift)):
