@@ -101,7 +101,7 @@ class CocoSource(Source):
         label = self.options.get("label", "")
         if label not in ("", "largest"):
             raise UserError(
-                f"The option “label” of COCO can be “largest” (object) or left out, not “{label}”.", field="label"
+                f"The option “label” of COCO is “{label}”: write “largest”, or leave the option out.", field="label"
             )
         self._largest = label == "largest"
         near = (path for folder in ("annotations", "") for path in self.files.files(folder, deep=False))
@@ -218,7 +218,7 @@ class CocoSource(Source):
         return self.files.has(path) if self.in_place else by_form(self._known, path) is not None
 
     def _place_of(self, table: _Table, named: str) -> str | None:
-        """Return an image's path: `named` in the list's folder, `named` itself, or the only file of that name."""
+        """Return the path of image `named`: in the JSON file's folder, in the top folder, or unique in any folder."""
         path = joined(table.folder, _path(named))
         if self.in_place:
             return path
@@ -281,7 +281,7 @@ class CocoSource(Source):
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise UserError("The image's width, height and mask_classes keys must be numbers: correct them.") from error
         if any(not 0 <= number <= UNLABELLED for number in classes):
-            raise UserError("Its mask_classes have a number that no mask can hold: numbers go from 0 to 255.")
+            raise UserError("The image's mask_classes have a number outside of 0 to 255: correct this number.")
         if not (0 < size[0] <= 1 << 15 and 0 < size[1] <= 1 << 15):
             raise UserError("The image's width and height are not both from 1 to 32,768 pixels: correct them.")
         if isinstance(label, str) and not self._largest:
@@ -325,7 +325,7 @@ class _Table:
         self.has_regions = False
 
     def note(self, what: str, entry: Record, place: int, size: int, names: list[str], ids: list[str]) -> None:
-        """Store the place of an entry of the list `what`. Add an image's name and id to `names` and `ids`."""
+        """Store an entry, which begins at byte `place` of the file. Add an image's name and id to `names` and `ids`."""
         if what == "images":
             names.append(_text(entry.get("file_name")))
             ids.append(_id(entry.get("id")))

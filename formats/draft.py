@@ -96,7 +96,7 @@ class Draft:
         self.masks = False
         """True if at least one of the examples has a mask."""
         self.left_out: Counter[str] = Counter()
-        """Kinds of details, such as "captions", that only `RECORDS` and `TYPED` hold, with their numbers of images."""
+        """Number of images with each kind of detail, such as "captions", that only `RECORDS` and `TYPED` hold."""
         self._records: BinaryIO | None = None
         self._add_typed: Callable[[Mapping[str, Any]], None] | None = None
 

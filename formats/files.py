@@ -475,7 +475,7 @@ def lines_in(files: Files, name: str, most: int = MAX_BYTES) -> list[str]:
 
 
 def names_by_form(names: Iterable[str]) -> dict[str, str]:
-    """Map each name to itself, and its composed Unicode form to it. Lists from another system may use that form."""
+    """Map each name, and its composed Unicode form, to the name. Lists from other systems may use the composed form."""
     names = tuple(names)
     return {composed(name): name for name in names} | {name: name for name in names}
 

@@ -297,7 +297,7 @@ def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> s
 
 
 def _split_of(path: str) -> str:
-    """Return the split that a Parquet file's path names: train-00000-of-00294.parquet, or its folder."""
+    """Return a Parquet file's split, from its name (train-00000-of-00294.parquet) or from a folder; "" for none."""
     name = posixpath.basename(path).removesuffix(".parquet").partition("-")[0]
     folders = [part for part in path.split("/")[:-1] if part.lower() in SPLIT_OF]
     split = name if name.lower() in SPLIT_OF else folders[-1] if folders else ""

@@ -62,8 +62,8 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
 
 class ClassFolders(Source):
     """Reads images at CLASS/image, SPLIT/CLASS/image, or deeper. Fit for large sets, since no list of all names is
-    kept. `names` maps folder names to labels if they differ. `attribute` is then the attribute that stores the folder's
-    name. `class_of` returns the class folder for an image outside of all class folders.
+    kept. `names` maps folder names to labels if they differ. `attribute` is the attribute that stores the folder's
+    name, or "". If images are not in class folders, `class_of` returns the name of an image's class.
     """
 
     def __init__(

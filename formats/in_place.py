@@ -65,9 +65,9 @@ class DataSet:
             raise UserError(f"The data set cannot be listed: {error.filename}: {error.strerror or error}.") from error
 
     def read(self, key: str, stamp: str = "") -> Content:
-        """Read and check the files of the item `key`. Raises UserError if a file is missing, damaged or changed since
-        `stamp` was made, if the image cannot be used, if the mask has another size or unnamed class numbers, if it is
-        missing although the split has masks, or if the label is not in `classes`. The message does not name the item.
+        """Read and check the files of the item `key`. Raises UserError if a file is missing or unusable, or was changed
+        since `stamp` was made. Also raises UserError if the mask has another size than the image or a class without a
+        name, or if the label is not in `classes`. The message does not name the item.
         """
         try:
             if stamp and (now := self._source.stamp(key)) and now != stamp:
@@ -96,7 +96,7 @@ class DataSet:
             raise UserError(found.problem)
         if found.label and self.classes and found.label not in self._known:
             known = f"the {len(self.classes):,} classes of the data set"
-            raise UserError(f"Its label “{found.label[:80]}” is none of {known}: correct it, or leave the image out.")
+            raise UserError(f"The label “{found.label[:80]}” is none of {known}: correct it, or leave the image out.")
         data = found.image()
         picture = read_image(data)
         mask = mask_of(found, data, picture.image.size, self._named or self.mask_classes, exact=True)
@@ -104,7 +104,7 @@ class DataSet:
             return Content(data, picture)
         names = {number: mask.classes[number] for number in numbers_in(mask.image) if number != UNLABELLED}
         if unknown := sorted(set(names.values()) - self._numbers.keys()):
-            raise UserError(f"Its mask has classes that mask_classes does not name: {', '.join(unknown[:6])}.")
+            raise UserError(f"The mask has classes that mask_classes does not name: {', '.join(unknown[:6])}.")
         numbers = {number: self._numbers[name] for number, name in names.items()}
         return Content(data, picture, renumbered(mask.image, numbers))
 

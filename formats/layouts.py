@@ -108,7 +108,7 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
 
 
 def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
-    """Return the content of the only outer folder if more images fit the format without this folder, else `files`."""
+    """Return the content of the only outer folder if this content fits the format better than `files`, else `files`."""
     folders = files.folders()
     if len(folders) != 1 or folders[0].lower() in SPLIT_OF or next(files.files(deep=False), None) is not None:
         return files
@@ -144,7 +144,7 @@ def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
 
 
 def _guess(files: Files, report: Report) -> str:
-    """Return the first format in `LAYOUTS` that fits at least half as many images as the best. Report likely others."""
+    """Return the format that finds most images, or an earlier format in `LAYOUTS` that finds at least half as many."""
     explained = {name: layout.guessed.explained(files) for name, layout in LAYOUTS.items() if layout.guessed}
     most = max(explained.values())
     if not most:
@@ -161,7 +161,7 @@ def _guess(files: Files, report: Report) -> str:
 
 
 def _claimed(files: Files) -> str:
-    """Return the most likely format of files that fit no format. Its reader can then report the reason."""
+    """Return the most likely format if no format finds images. The reader of this format can then report the reason."""
     names = [posixpath.basename(name) for name in files.names]
     if set(names) & set(tables.METADATA_FILES):
         return "imagefolder"

@@ -30,7 +30,7 @@ _MOST_LISTED = 40
 
 @dataclass(frozen=True)
 class Description:
-    """Description of the files of a written format, for the card and for Croissant."""
+    """Description of the files of an export format, for the card and for Croissant."""
 
     loads: str
     """Python code that loads the test set from the folder SET."""

@@ -70,8 +70,8 @@ def area_of(annotation: Mapping[str, Any]) -> float:
 def painted(
     shapes: Sequence[tuple[int, Any]], size: tuple[int, int] | None = None
 ) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that draws regions and returns the mask's bytes. Later regions cover earlier ones. The mask has
-    the given `size`. Without one, it has the size that the function gets, and points are shares of this size.
+    """Return a function that gets (width, height), draws the regions, and returns the mask as PNG. Later regions cover
+    earlier regions. With `size`, the mask has this size instead. Without `size`, points are shares of width and height.
     """
 
     def draw(requested: tuple[int, int]) -> bytes:

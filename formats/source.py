@@ -182,7 +182,7 @@ def number_of(name: str, own: int, common: dict[str, int]) -> int:
 
 
 def upright_mask(mask: bytes, data: bytes) -> bytes:
-    """Return a mask upright, turned like the picture `data` (EXIF) if needed. Raises UserError if that is unclear."""
+    """Turn a mask upright, as its picture's EXIF data say. Raises UserError if the mask may be upright already."""
     image = opened(data)
     orientation = orientation_of(image)
     if not 2 <= orientation <= 8:

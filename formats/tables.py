@@ -173,7 +173,7 @@ class TableSource(Source):
         )
 
     def _file(self, named: str, folder: str) -> str | None:
-        """Return the path of a file that a row names from its table's folder; None if missing or outside of the set."""
+        """Return the path of the file `named`, relative to `folder`. None if missing or outside of the data set."""
         if not named:
             return None
         path = posixpath.normpath(posixpath.join(folder, named.replace("\\", "/")))
@@ -283,10 +283,10 @@ class _Rows:
                 where = f"{self._table}, row {number + 1}"
                 yield self._row(where, number, with_class_names(values, names), masks)
         except (pyarrow.ArrowException, OSError) as error:
-            raise UserError("It is damaged or no Parquet file: export it again.") from error
+            raise UserError("The file is damaged, or it is no Parquet file: export it again.") from error
 
     def _open(self) -> BinaryIO:
-        """Open the table for reading. Replaces line ends that are a carriage return alone by line feeds."""
+        """Open the table. If it has carriage returns and no line feeds, replace the carriage returns by line feeds."""
         file = self._files.path(self._table).open("rb")
         start = file.read(1 << 16)
         file.seek(0)

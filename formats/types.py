@@ -157,7 +157,7 @@ class Found:
     classes: Mapping[int, str] | None = None
     """Class names by number in the mask; None if the format has no names."""
     row: Row | None = None
-    """Details of the example that the format itself holds; None without any."""
+    """Details that the data set stores about the example, such as its caption; None if it stores no details."""
     numbers: Mapping[int, int] | None = None
     """Map from numbers in the mask file to numbers in `classes`; None if both are the same."""
     key: str = ""

@@ -69,7 +69,7 @@ def test_rows_that_cannot_be_read_fail_alone(tmp_path: Path) -> None:
     root = put(tmp_path, {name: parquet(rows)})
     data_set = open_data_set(root, "huggingface")
     assert list(labels(data_set).values()) == ["tench", "7", "", "goldfish", "", "goldfish"]
-    assert "Its label “7” is none of the 3 classes" in why(data_set, f"{name}/1")
+    assert "The label “7” is none of the 3 classes" in why(data_set, f"{name}/1")
     assert data_set.read(f"{name}/2").image == jpeg(2)
     assert "does not hold the bytes" in why(data_set, f"{name}/3")
     assert "damaged" in why(data_set, f"{name}/5")
@@ -158,7 +158,7 @@ def test_webdataset(tmp_path: Path) -> None:
     }
     read = [data_set.read(key).image for key, label in found.items() if label != "5"]
     assert read == [jpeg(0), jpeg(1), jpeg(2)]
-    assert "Its label “5” is none of the 3 classes" in why(data_set, "imagenet-train-000001.tar/000000.jpg")
+    assert "The label “5” is none of the 3 classes" in why(data_set, "imagenet-train-000001.tar/000000.jpg")
     assert number_of_items(open_data_set(root / "imagenet-val-000000.tar", "webdataset")) == 1
     assert "cannot be read" in refusal(root, "webdataset", "train", classes="nowhere.txt")
 
@@ -230,7 +230,7 @@ def test_a_csv_with_classes_of_its_own_or_in_need_of_a_word(tmp_path: Path) -> N
     data_set = open_data_set(root, "csv", label="class", classes="n.txt")
     assert labels(data_set) == {"a.png": "y", "b.png": "9"}
     assert data_set.read("a.png").image == png(1)
-    assert "Its label “9” is none of the 2 classes" in why(data_set, "b.png")
+    assert "The label “9” is none of the 2 classes" in why(data_set, "b.png")
     assert "There is no column “kind” for the label, only path, class" in refusal(root, "csv", label="kind")
     put(root, {"b.csv": b"path\na.png\n", "c.csv": "path\nä.png\n".encode("latin-1")})
     assert "Choose a table by the option table: there is a.csv, b.csv, c.csv" in refusal(root, "csv")

@@ -59,7 +59,7 @@ def coco(folder: Path, entry: dict[str, Any], annotation: dict[str, Any], catego
         ({"id": [2]}, {}, ["1", "2"], ""),
         ({"width": float("inf")}, {}, ["1"], "width, height and mask_classes keys must be numbers"),
         ({"height": "9" * 5000}, {}, ["1"], "width, height and mask_classes keys must be numbers"),
-        ({"mask_classes": {"300": "x"}}, {}, ["1"], "a number that no mask can hold"),
+        ({"mask_classes": {"300": "x"}}, {}, ["1"], "a number outside of 0 to 255"),
         ({"file_name": ["2.png"]}, {}, ["1"], "an image that is not there"),
     ],
 )
