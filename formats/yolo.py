@@ -155,7 +155,7 @@ class YoloSource(Source):
         return replace(found, label=label, mask=painted(shapes) if shapes else None)
 
     def _lines(self, text: str, tally: Tally) -> tuple[str, list[tuple[int, list[list[float]]]]]:
-        """Return an image's label ("" unless one box covers it) and its outlines. Raises UserError for a bad line."""
+        """Return the label of a box over the whole image (else ""), and all outlines. Raises UserError if malformed."""
         shapes: list[tuple[int, list[list[float]]]] = []
         boxes: list[tuple[int, list[float]]] = []
         for place, line in enumerate(lines_in(self.files, text, _SMALL_LISTS * 10), 1):

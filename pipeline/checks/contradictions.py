@@ -20,7 +20,7 @@ Phrase = Annotated[str, Field(pattern=r"\S")]
 
 
 class Rule(Data):
-    """A rule: a text with a word of `one` may not have a word of `other`."""
+    """A rule: a text that has a phrase of the list `one` and a phrase of the list `other` contradicts itself."""
 
     says: str = Field(min_length=1)
     """Reason why the words contradict each other: a sentence without a full stop."""

@@ -83,7 +83,7 @@ class Drift(Data):
 
 
 def drift_of(source: Image.Image, image: Image.Image) -> Drift | None:
-    """Measure the drift of an image of the source's size. None if no shift and zoom fits clearly better than others."""
+    """Measure the shift and zoom of an image against its source of the same size. None if the best fit is not clear."""
     import cv2
 
     scale = min(1.0, _SIDE / min(source.size))

@@ -64,7 +64,7 @@ does not mislead (see docs/demo-report.md)."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
 """Thresholds of `EDGES_IN_PLACE`: half of the scenes that were moved sideways fail, and most others pass."""
 FORM_SIDE = 128
-"""Short side, in pixels, at which the outlines of pieces are compared. Their thresholds were measured at this size."""
+"""Short side, in pixels, of the copies whose outlines are compared. The thresholds were measured on such copies."""
 WHITE = 127
 """Grey value (0 to 255) above which a pixel of a control image counts as an edge."""
 SHAPELESS = ("sky", "water")
@@ -72,7 +72,7 @@ SHAPELESS = ("sky", "water")
 _FLAT, _STEEP = 1.5, 4.0
 """Gradients in grey values per pixel. Pixels below the first are flat, pixels above the second may be on an outline."""
 _OUTLINE = 40
-"""Minimum number of outline pixels that a piece must have to be compared."""
+"""Minimum number of outline pixels. A region of the mask with fewer outline pixels is not compared."""
 _NO_OUTLINES = "The source has no outlines that could be looked for."
 _NOT_INVERTED = (
     "The source cannot be redrawn from its noise: take more steps or inversion evaluations, or start from noise."

@@ -49,8 +49,8 @@ def lost_sentences(source: str, text: str, edited_words: Collection[str]) -> tup
 
 
 def lost_things(source: str, text: str, edited_words: Collection[str]) -> tuple[str, ...]:
-    """Return the things, such as "a ball", that the source introduces with an article or a number and the text no
-    longer names. A thing is kept if any of its words is. The `edited_words` do not count.
+    """Return the things, such as "a ball", that `source` introduces with an article or a number, but of which `text`
+    has no word. A thing with a word in `edited_words` is left out.
     """
     left, words = {singular(word) for word in tokens(text)}, tokens(source)
     lost: list[str] = []

@@ -231,7 +231,7 @@ def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Ch
 
 
 def _nothing_added(before: str, after: str, task: Task) -> Check:
-    """Check that the new text names no additional protected class, as the mask would not have it."""
+    """Check that the new text names no additional protected class. The kept mask would lack such a class."""
     new = [name for name in classes_in(after, task) if name not in classes_in(before, task)]
     return check_of("nothing protected added", not new, f"{_quoted(new)} was not named before, but the mask is kept.")
 
