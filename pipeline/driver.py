@@ -282,7 +282,7 @@ class _RecipeRun:
             self._emit(Progress(GENERATION, steps, steps, 0.0, f"{drawing.made} of {drawing.done} images"))
 
     def _lacking(self, request: Request) -> list[PlannedImage]:
-        """Return the planned images that are not drawn yet. Report each other planned image as done and reused."""
+        """Return the planned images that are not drawn yet. Report the images that are drawn already as reused."""
         driver, recipe, store, settings = self._driver, self._recipe, self._store, request.settings
         values = {name: value.value for name, value in store.values().items()}
         captions = recipe.captions(values)

@@ -38,8 +38,8 @@ class Producer:
 
 
 def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
-    """Return the key of a stage's inputs, without unticked keywords, alternatives and captions. Raises KeyError if a
-    value that the stage reads is missing.
+    """Return the key of a stage's inputs. Unticked items (keywords, alternatives, captions) do not change the key.
+    Raises KeyError if a value that the stage reads is missing.
     """
     stage = recipe.stage(name)
     parts: dict[str, Any] = {"source": source_sha} if stage.reads_source else {}

@@ -1,9 +1,9 @@
 """The method `background`: the subject of the source, pixel by pixel, in front of another background.
 
-The background is drawn from its description in one of three layouts: on the edges of the source without the edges of
-its subject, from the text alone, or around the subject (outpainting). It may also be a picture from a person's folder.
-The subject is put back afterwards, in its place or moved. Backgrounds of a bank are drawn once, from the text alone,
-and serve every subject.
+The generator draws the background from a description. The layout chooses what else guides the drawing: the source's
+edges outside the subject, nothing, or the subject itself (outpainting). The background may also be a picture from a
+person's folder. The subject is then put in front, at its old position or moved. A bank is a set of backgrounds that
+are drawn once, from descriptions only, and serve every subject.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class BackgroundSettings(ControlNetSettings):
 
     @property
     def behind(self) -> str:
-        """The origin of the background: "folder", "bank", or the layout."""
+        """The origin of the background: "folder", "bank", or the name of the layout, such as "text"."""
         named = {"folder": self.backgrounds.folder, "bank": self.backgrounds.bank}
         return next((name for name, value in named.items() if value), self.composite.layout)
 
@@ -226,7 +226,7 @@ class BackgroundMethod(ControlNetMethod):
     def _of_bank(
         self, blank: Image.Image, request: DrawRequest, size: int, drawing: GenerationSettings, on_step: OnStep
     ) -> DrawnImage:
-        """Return the background for a text. It is drawn alone, with a seed made from the text, so it never changes."""
+        """Return the bank's background for a prompt. Its batch has one image, and its seed is made from the prompt."""
         generator: Any = self._at_work
         model = generator.name
         if isinstance(generator, Inverts):  # the key names the weights

@@ -1,4 +1,4 @@
-"""The ControlNet method: draws a new image of a caption, on a control image of the source."""
+"""The ControlNet method: draws a new image from a caption, guided by a control image of the source."""
 
 from __future__ import annotations
 
@@ -279,8 +279,8 @@ class ControlNetDescription(MethodDescription):
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time of the inversion divided by the time to draw an image, or 0 without inversion. An inverting
-        step runs the network once per evaluation and once for the PSNR. A guided drawing step runs the network twice.
+        """Return the time of the inversion divided by the time to draw an image, or 0 without inversion. An inversion
+        runs the network `inversion_evaluations` + 1 times per step. Drawing runs it once, or twice with guidance.
         """
         drawing = _own(settings).generation
         evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
