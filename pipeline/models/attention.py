@@ -20,13 +20,13 @@ SMALL = 16 * 16
 """Maximum number of positions of a network level. Self-attention is replaced at levels up to this size. If every level
 is larger, self-attention is replaced at the smallest level."""
 MOST, PEAK = 1.5, 0.98
-"""Maximum factor that a step applies to a weak change, and the quantile over positions that measures a change."""
+"""Maximum factor for a weak change in one step. Quantile, over positions, that counts as the strength of a change."""
 Windows = Sequence[Sequence[int]]
 """Token ids of a text, cut into windows of equal length. Each window has a start token, an end token and padding."""
 
 
 class Alignment(NamedTuple):
-    """Matches tokens of a prompt with tokens of the source's prompt. Tokens are numbered through all windows."""
+    """Matches tokens of a prompt with tokens of the source's prompt. Token numbers run on from window to window."""
 
     moved: torch.Tensor
     """(source tokens, tokens): 1 where a token of the prompt gets its attention map from a source token, else 0."""
@@ -94,7 +94,7 @@ class AttentionControl:
         self._local_blend, self._region, self._least_change = local_blend, region, least_change
         self._size, self._small = (0, 0), 0
         self._seen: Any = 0.0
-        """Attention per row, summed (rows, 2, h, w): of the source to dropped tokens, and of the row to new tokens."""
+        """Sums of attention (rows, 2, h, w). Index 0: source to dropped tokens. Index 1: drawn row to new tokens."""
         self.step = 0
         """Zero-based number of the present denoising step."""
 
@@ -156,8 +156,8 @@ class AttentionControl:
         return torch.cat([others, source[None], rows])
 
     def limited(self, change: torch.Tensor, done: float) -> torch.Tensor:
-        """Return each row's change from the source (rows, c, h, w), without parts that must stay and with faint parts
-        strengthened. `done` is the share of steps done, 0 to 1. The source's row, if any, is returned unchanged.
+        """Return each row's change from the source (rows, c, h, w). The change is removed where the picture must stay.
+        A weak change is strengthened. `done` is the share of steps done, 0 to 1. A source row is unchanged.
         """
         import torch
         from torch.nn import functional

@@ -51,8 +51,8 @@ class AtOnce:
 def next_batch(
     todo: Sequence[tuple[int, DrawRequest]], size: int, as_asked: bool, length: Callable[[DrawRequest], int]
 ) -> tuple[list[tuple[int, DrawRequest]], list[int]]:
-    """Choose at most `size` requests from `todo` for the next batch, all with the `length` of the first request. Return
-    their (index, request) pairs, and each request's row in the batch: the row `place` that it asks for if `as_asked`.
+    """Choose at most `size` requests for the next batch, all with the `length` of the first request in `todo`. Return
+    (index, request) pairs and the row of each in the batch: its `place` if `as_asked`, otherwise 0, 1, 2 and so on.
     """
     like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
     if as_asked:

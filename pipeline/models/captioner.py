@@ -149,9 +149,9 @@ class Blip2(CaptioningModel):
         return super()._draws_apart(settings.model_copy(update={"beams": 1}) if self._samples else settings)
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """Return, for each request, the caption (its sentences as one text) and the prompts (one a line). An unanswered
-        question adds no sentence. Samples are drawn together, without a prompt, and repeated ones are dropped. At
-        temperature 0 only one is drawn.
+        """Return, for each request, the caption and the prompts (one a line). The caption joins one sentence for each
+        answered question. If the profile sets `samples`, the caption joins sampled captions without repeats instead,
+        and the prompts are "". At temperature 0, there is one sample.
         """
         pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
         if self._samples:

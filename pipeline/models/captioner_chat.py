@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 SHORTEST_SIDE = 32
-"""Minimum side of a picture in pixels. Processors cut pictures into patches, and refuse one smaller than a patch."""
+"""Minimum side of a picture in pixels. Models cut pictures into patches, and refuse a picture smaller than a patch."""
 LARGEST_ASPECT = 100
 """Maximum ratio of the long to the short side of a picture. Some processors refuse longer pictures."""
 

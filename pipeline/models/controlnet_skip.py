@@ -14,8 +14,8 @@ from core.latest import Latest
 
 @contextmanager
 def sparing(net: Any, cache: Latest[Any], key: Hashable) -> Iterator[None]:
-    """Within the context, skip the ControlNet at strength 0, and encode the control image only once. If `cache` has its
-    features under the `key`, it is not encoded at all.
+    """Within the context, skip the ControlNet at strength 0, and encode the control image at most once. The encoded
+    control image is stored in `cache` under the `key`.
     """
     reader, whole = net.controlnet_cond_embedding, net.forward
 

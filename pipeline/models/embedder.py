@@ -20,7 +20,7 @@ SMALL = 20_000_000
 """Number of parameters of the vision part. Models with fewer leave the cores of a CPU partly idle."""
 SMALL_ON_CPU, ON_CPU, ON_GPU = (4, 8), (1, 4), (8, 32)
 """Batch sizes (images, texts) for a small model on a CPU, a large model on a CPU, and any model on a GPU. On a CPU,
-such a batch takes a small model little over twice the time of one item. Image batches do not speed up a large model."""
+a small model needs little over twice the time of one item per batch. Image batches do not speed up a large model."""
 LENGTHS = 16
 """Texts are padded to the next multiple of this number of tokens."""
 

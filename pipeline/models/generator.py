@@ -179,7 +179,7 @@ class DrawingPipeline(UsesMemory, ABC, Generic[M, D]):
 
     @property
     def waits(self) -> str:
-        """Reason why the first image takes longer than others. "" if it takes no longer, or is drawn already."""
+        """Reason why the next image will take longer than later images, or "" if there is none."""
         return self._compiling.waits
 
     def preview(self) -> Image.Image | None:
@@ -394,7 +394,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
     @contextmanager
     def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
         """Lend the networks to invert pictures and to draw from their noise. Until the context ends, other threads wait
-        to draw, and the same thread must not draw otherwise (deadlock). Raises UserError if inversion is impossible.
+        to draw. A call of `draw` by the same thread would deadlock. Raises UserError if inversion is impossible.
         """
         import torch
 

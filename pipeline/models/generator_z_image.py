@@ -1,4 +1,4 @@
-"""Z-Image with one ControlNet, in a single file, for many kinds of control image. Run by the pipeline of diffusers."""
+"""Draws with Z-Image through the pipeline of diffusers. One ControlNet serves many kinds of control image."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Listing:
         return sum(self.left.values())
 
     def places(self, file: RemoteFile) -> tuple[Path, ...]:
-        """Return a file's paths: where it is stored and, in the hub's cache, also its path in the commit's folder."""
+        """Return the path of the stored file. For a file of the hub, add the file's path in the commit's folder."""
         if isinstance(self.weights, WebFile):
             return (Path(self.weights.path),)
         cache = cache_of(self.weights)

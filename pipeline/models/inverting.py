@@ -3,7 +3,7 @@
 DDIM moves latents from one noise level to the next by `keep * latents + add * answer`. The answer is the network's
 output for the noisier latents. Drawing knows the noisier latents. Inversion seeks them, so it solves each step by
 fixed-point iteration, with the step's own `keep` and `add`. (`DDIMInverseScheduler` of diffusers takes `keep` and `add`
-of the neighbouring noise level. This is wrong for models that predict v: 11 to 13 dB PSNR with the demo's weights.)
+of the neighbouring noise level. With models that predict v, this spoils the pictures: PSNR 11 to 13 dB in the demo.)
 
 The functions work on tensors and call the network through `Predict`; `WindowedPipeline.inverting` lends the network.
 """
@@ -60,7 +60,7 @@ class Ask(Protocol):
     def __call__(
         self, latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None, /
     ) -> torch.Tensor:
-        """Call the network. With `outputs`, the ControlNet runs once per step, and `outputs` keeps its last output."""
+        """Call the network. With `outputs`, the ControlNet runs only once per step. `outputs` then holds its output."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Inversion:
     """Latents of the source (1, c, h, w), float32."""
     trajectory: torch.Tensor
     """Noisy latents of every step in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise.
-    If `redrawn` is set, the trajectory is that of the source redrawn without correction."""
+    If `redrawn` is set, these latents are from drawing the source again from the noise."""
     psnr: float
     """PSNR in dB of the source and the picture redrawn without correction, both decoded by the VAE."""
     null_texts: torch.Tensor | None = None
@@ -181,8 +181,8 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
             keep, add = to_signal / signal, to_noise - to_signal * noise / signal
         else:
             raise UserError(
-                f"This model cannot be inverted: at some noise level, its predictions of kind {kind} do not determine "
-                "picture and noise; use a model that predicts v, or a scheduler that never hides the whole picture."
+                f"This model cannot be inverted: at some noise level, its predictions of kind {kind} do not give "
+                "both picture and noise. Use a model that predicts v, or a scheduler that never reaches pure noise."
             )
         steps.append(Step(time, keep, add, (place + 1) / count))
     return tuple(steps)
@@ -233,13 +233,13 @@ def redraw(
     limited: Callable[[torch.Tensor, float], torch.Tensor] | None = None,
     redrawn: torch.Tensor | None = None,
 ) -> list[torch.Tensor]:
-    """Return the latents (n, c, h, w) after each step of drawing from noise of that shape. The last ones are clean.
+    """Return the latents after each step of drawing from `noise`, all (n, c, h, w). The last latents are clean.
 
-    `path` has the stored latents of the source from noise to clean (one row each). With a `path`, the first row of
-    `noise` is the source. Each step moves the source back to its path, and moves all other rows by the same amount. A
-    row that equals the source ends exactly on the path. `limited` gets the rows' changes from the source and the share
-    of steps done, and returns the changes to keep. If `redrawn` has the clean latents of the source (one row), no row
-    of `noise` is the source. The source is then assumed to follow the path and to end at `redrawn`.
+    `path` has the stored latents of the source from noise to clean (one row each). With a `path`, row 0 of `noise` is
+    the source. Each step moves the source back to its path, and moves all other rows by the same amount. A row that
+    equals the source ends exactly on the path. `limited(change, share)` gets the rows' changes from the source and the
+    share of steps done. It returns the changes to keep. With `redrawn` (one row), `noise` has no row for the source:
+    the source is assumed to follow `path` and to end at `redrawn`.
     """
     latents, drawn = noise, []
     for number, step in enumerate(steps, 1):
@@ -327,7 +327,7 @@ class Inverter:
     device: str
 
     def invert(self, image: Image.Image, caption: str, on_step: OnStep) -> Inversion:
-        """Invert a picture whose sides the model can draw. `on_step` is called at each evaluation of the network.
+        """Invert a picture of a size that the model can draw. `on_step` is called at each evaluation of the network.
         Raises UserError if numbers overflow in half precision, or if null texts are requested in half precision.
         """
         import torch

@@ -1,4 +1,4 @@
-"""Memory of models: measures needed and free memory, makes room when it runs out, and gives unused memory back."""
+"""Manages the memory of models. Measures needed and free memory, makes room, and returns memory to the system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small network that compares pixels with all phrases of a picture in one pass: the segmenter of the drawn world."""
+"""A small network that segments the demo's drawn scenes. It compares each pixel with all phrases in one pass."""
 
 from __future__ import annotations
 

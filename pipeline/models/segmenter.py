@@ -106,7 +106,7 @@ class GroundedSam:
 
 
 class Sam3:
-    """SAM 3 finds boxes and masks by the phrase."""
+    """SAM 3: one model that finds the boxes and masks of all things that fit a phrase."""
 
     def __init__(self, section: Sam3Section) -> None:
         from transformers import Sam3Model, Sam3Processor

@@ -197,7 +197,7 @@ class ChatServer:
         schema: Mapping[str, Any] | None = None,
     ) -> ServerReply:
         """Return the model's answer to `messages`, up to a stop text or `longest` tokens. The `schema`, if any, is sent
-        along. Raises ServerFault with the server's message, NoServer if no request would be answered, and Cancelled.
+        along. Raises ServerFault if this request fails, NoServer if every request would fail, and Cancelled.
         """
         body: dict[str, Any] = {
             "model": self._section.model,
@@ -319,7 +319,7 @@ class ChatServer:
         return _INSTEAD["wrong_field"].format(field=thoughts_field) if thoughts_field else ""
 
     def _fault(self, answer: _Answer, prompt: str, shows: bool) -> Exception:
-        """Return the error for an answer without a reply. `shows` is True if the request had pictures."""
+        """Return the error for a response that reports a failure. `shows` is True if the request had pictures."""
         status = answer.status
         quoted = self._masked(answer.said)[:300].rstrip(". ")
         words = f" ({status}: {quoted})" if quoted else f" ({status})"

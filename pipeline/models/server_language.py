@@ -63,8 +63,8 @@ class ServedLanguage:
         return "asked" if fits_probe(reply.text) else "none"
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the reply to a prompt. If the server enforces schemas, the reply fits the schema. If the model follows
-        schemas instead, the prompt contains the schema, and the reply may not fit the schema.
+        """Return the reply to a prompt. If the server enforces the schema, the reply fits. If the server does not, but
+        the model follows schemas in prompts, the prompt gets the schema, and the reply may not fit.
         Raises UserError if prompt and longest reply exceed the context, UnreadableReply if a reply with a schema was
         cut off, and the errors of `ChatServer.chat`.
         """
