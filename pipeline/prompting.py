@@ -86,7 +86,7 @@ def load_prompts(name: str, slots: Sequence[PromptSlot], folder: Path = PROMPTS_
 
 
 def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: Mapping[str, str]) -> PromptSet:
-    """Return the set with a person's `templates`, by name, in place of its own. Raises PromptError for a wrong one."""
+    """Return a copy of the set with new `templates`, by prompt name. Raises PromptError for a bad name or template."""
     by_name = {slot.name: slot for slot in slots}
     changed: dict[str, Prompt] = {}
     for name, template in templates.items():

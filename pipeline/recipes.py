@@ -58,7 +58,7 @@ INSTRUCTION_PROMPT = PromptSlot(
     default="Change $edits. The picture then shows this: $caption Keep everything else as it is: the same camera, "
     "every shape in its place and of its size. These stay what and where they are: $shown.",
 )
-"""Prompt for an editor. `$edits` lists the changes, such as "red to blue". See `DRAWING_PROMPT` for the others."""
+"""Prompt for an editor. `$edits` lists the changes ("red to blue"). `DRAWING_PROMPT` explains `$shown` and `$kept`."""
 BACKGROUND_PROMPT = PromptSlot("background", ("caption",), default="$caption")
 """Prompt for a background. It names no label, since the subject is put in front of the background afterwards."""
 PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))
@@ -321,7 +321,7 @@ def control_recipes() -> tuple[Recipe, ...]:
 
 
 def section_card(section: str) -> StageName | None:
-    """Return the name of the card that shows a section of the settings in any recipe, or None."""
+    """Search all recipes for the card that shows a section of the settings. Return the card's name, or None."""
     cards = (recipe.section_card(section) for recipe in _known.values())
     return next((card for card in cards if card is not None), None)
 
@@ -339,7 +339,7 @@ def prompt_title(name: str) -> str:
 
 
 def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Values) -> bool:
-    """Return True if `values` still has the caption of an image, ticked, with the same text and edits."""
+    """Return True if `values` has a ticked caption with the text and edits of `counterfactual`."""
     captions = _known[recipe].captions(values) if recipe in _known else None
     return captions is not None and any(
         item.used and item.text == counterfactual.text and item.edits == counterfactual.edits for item in captions.items

@@ -73,7 +73,7 @@ class LanguageRequest:
     stop: tuple[str, ...] = ()
     """Texts that end the reply."""
     schema: Mapping[str, Any] | None = None
-    """JSON schema of the expected reply, or None. Models that can be constrained write JSON or lines that fit it."""
+    """JSON schema of the expected reply, or None. Models that follow schemas reply in JSON or equivalent lines."""
     pictures: tuple[Image.Image, ...] = ()
     """RGB pictures before the prompt, for a model that sees. It reads several as "Picture 1", "Picture 2" and so on."""
 
@@ -154,7 +154,7 @@ class Found:
     """One thing that a segmenter found."""
 
     mask: NDArray[np.bool_]
-    """(height, width) of the image: True on the thing."""
+    """Array (height, width) for the whole image. True at each pixel of the found thing."""
     score: float
     """Confidence, 0 to 1."""
     sure: bool = True
@@ -198,7 +198,7 @@ class DrawnImage:
     """The result of a `DrawRequest`."""
 
     image: Image.Image | None
-    """The image, RGB, of the size of the control image or of the edited picture. None if it was refused."""
+    """The RGB image, as large as the control image or the picture to edit. None if the image was refused."""
     batch: DrawnBatch
     """The batch in which the image was drawn. It is smaller than requested if memory was short."""
     safe: bool | None = None
@@ -210,7 +210,7 @@ class DrawnImage:
 
 
 class Draws(Protocol[D]):
-    """Draws several images at once, each on its control image or picture to edit. `D` is the type of the settings."""
+    """Draws several images at once, each from a control image or a picture to edit. `D` is the type of the settings."""
 
     @property
     def name(self) -> str: ...
@@ -245,8 +245,8 @@ class Generator(Draws[GenerationSettings], Protocol):
 
 
 class Editor(Draws[EditingSettings], Protocol):
-    """Changes a picture by an instruction, which is the prompt. Other parts of the picture may change too. All pictures
-    of a call are the same, since an editor reads one source at a time. `core.images.editing_size` gives their size.
+    """Changes a picture by an instruction, which is the prompt. Other parts of the picture may change too. In one
+    call of `draw`, all entries of `pictures` are the same picture. `core.images.editing_size` gives its size.
     """
 
     def batch(self, size: tuple[int, int]) -> int:

@@ -53,7 +53,7 @@ class Scheduler(Data):
 
 
 class ControlNet(Weights):
-    """A ControlNet for one kind of control image, and the model that draws such images if it needs one."""
+    """A ControlNet for one kind of control image. If a model must draw this kind, `detector` is that model."""
 
     family: ClassVar[str] = "ControlNet"
 
@@ -95,7 +95,7 @@ class ControlledGenerator(DrawingModel):
     """Base of generators that follow a control image, such as an edge image."""
 
     loras: tuple[Lora, ...] = ()
-    """LoRAs that are added to the weights when these are loaded, one after another."""
+    """LoRAs to add to the generator's weights, in this order."""
     outpaints: bool = True
     """False if the model makes a subject grow when it draws the background around it."""
 
@@ -290,7 +290,7 @@ class ClipSegSection(SegmenterSection):
 
 
 class Sam3Section(SegmenterSection):
-    """A SAM 3. Its page on the hub asks for an application before the weights can be fetched."""
+    """Settings of a SAM 3. A user must request access on the model's hub page before fetching the weights."""
 
     family: ClassVar[str] = "SAM 3"
 

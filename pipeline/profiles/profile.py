@@ -39,7 +39,7 @@ SKIES = "skies.png"
 SKY_ROWS = 20
 """Number of rows compared with known skies: the upper third of a small copy, which has `_SKY_SIDE` rows."""
 _SIDE = 32
-"""Side, in pixels, of the small copies of a picture and of the samples that are compared."""
+"""Side, in pixels, of small copies. The copy of a picture is compared with the copy of each sample."""
 _NEAR = 15.0
 """Mean difference of small copies, 0 to 255, below which a picture counts as a sample. Samples that were scaled or
 saved as JPEG differed by 11 at most. Other pictures differed by 27 or more."""
@@ -176,8 +176,8 @@ class Profile(Data):
         return {**text, "sentence model": self.sentences, **finding, **drawing, "embedder": self.embedder}
 
     def drawing_licences(self) -> dict[str, str]:
-        """Return the licences of models that draw, in words, by the name that lineages record. The name of a generator
-        includes its ControlNet. The profile's licence replaces an unknown one. A model without either is left out.
+        """Return each drawing model's licence by the model's name in lineages (for a generator, with its ControlNet).
+        An unknown licence is replaced by the profile's licence. If the profile has none, the model is left out.
         """
         drawn: dict[str, tuple[Weights, ...]] = {
             self.generator.name_on(kind): (self.generator, *self.generator.loras, net)
@@ -188,7 +188,7 @@ class Profile(Data):
         return {name: licence for name, parts in drawn.items() if (licence := _licences(parts) or self.licence)}
 
     def under_test(self) -> dict[str, UnderTestSettings]:
-        """Return the models under test, and the segmenter of the checks, by their role in words. Paths are absolute."""
+        """Return models by role, such as "classifier under test" or "segmenter of the checks". Paths are absolute."""
         named = {
             "classifier under test": self.model_under_test.of("classification"),
             "segmenter under test": self.model_under_test.of("segmentation"),

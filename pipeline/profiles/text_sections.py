@@ -51,7 +51,7 @@ class Blip2Captioner(Weights):
     dtype: DType = "auto"
     questions: tuple[CaptionQuestion, ...] = Field((CaptionQuestion(prompt=""),), min_length=1)
     samples: int = Field(0, ge=0, le=10)
-    """Number of captions to sample without questions and join without repeats. If 0, `questions` are asked instead."""
+    """Number of captions to sample and join. A repeated caption is used once. If 0, `questions` are asked instead."""
     top_p: float = Field(0.9, gt=0, le=1)
     """Total probability of the likeliest words, from which each word of a sample is drawn (nucleus sampling)."""
 

@@ -85,7 +85,7 @@ class FolderStore(MemoryStore):
         return self._folder / run_file.FILE
 
     def finish(self, lineages: Collection[Lineage], complete: bool = True) -> None:
-        """Write `run.json` with these images. `complete` is True if no image failed. Raises UserError if that fails."""
+        """Write `run.json` with these images. Set `complete` if no image failed. Raises UserError if writing fails."""
         order = list(lineages)
         images = [image for image in self._images if image.record.lineage in order]
         self._images = sorted(images, key=lambda image: order.index(image.record.lineage))

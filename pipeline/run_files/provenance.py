@@ -22,8 +22,8 @@ def parameters(
     made_by: str = "DILLEMA Studio",
 ) -> str:
     """Return the settings of an image of `size` (width, height) as a text in the form of AUTOMATIC1111's web UI. In
-    this form, "Size" is the drawn size. A model has the name of its file and the first digits of a hash. Here the hash
-    is that of the denoising network, since there is no checkpoint file.
+    this text, "Size" is the drawn size. The text names a model by its file and by the first digits of a hash. This is
+    the hash of the denoising network, since there is no checkpoint file.
     """
     fields = method_of(lineage.method).parameters(lineage, size, made_with or MadeWith())
     lines = [lineage.prompt.strip()]
@@ -54,7 +54,7 @@ def digital_source_type(method: str) -> str:
 
 
 def made_with(profile: Profile, method: str, settings: MethodSettings) -> MadeWith:
-    """Return the scheduler and weight hashes of the models that draw with these settings. Loads no weights."""
+    """Return the scheduler's class name and the hashes of the weights that draw. Loads no weights."""
     description = method_of(method)
     model = description.drawn_by(profile)
     return MadeWith("" if model is None else _scheduler(model), description.weight_hashes(profile, settings))
