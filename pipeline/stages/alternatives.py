@@ -159,7 +159,7 @@ def more(
 def unticked_where_close(
     value: Alternatives, task: Task, sentences: Sentences | None, too_close: float
 ) -> Alternatives:
-    """Return alternatives with similarities measured, unticked if too similar. Unchanged without `sentences`."""
+    """Measure the similarity of each alternative, and untick too similar ones. Without `sentences`, do neither."""
     if sentences is None:
         return value
     items = []

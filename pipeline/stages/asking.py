@@ -194,7 +194,7 @@ class _Attempts(Generic[V]):
         self._text, self._stop = prompt.evaluate(**inquiry.values), prompt.stop
         self._start, self._made, self._reply, self._reason = time.monotonic(), 0, "", ""
         self.best: tuple[int, V, str, int, tuple[str, ...]] | None = None
-        """Number of shortcomings, value, text, seed and notes of the best reply, or None before one could be read."""
+        """The best reply as (number of shortcomings, value, text, seed, notes). None until a reply could be read."""
         self._seconds = 0.0
         self._error: UserError | None = None
 

@@ -1,7 +1,7 @@
 """Descriptions of new backgrounds, each from an instruction, a place and a time. None of them may name the subject.
 
 Either the language model writes the description, or the filled-in prompt is the description. A person's own pictures
-may replace descriptions. A description is handled like a counterfactual caption, whose type it has.
+may replace descriptions. Descriptions have the type `CounterfactualCaption`, and are handled in the same way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pipeline.stages.reply_schema import caption_schema
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 NAMED = 3
-"""Maximum number of unreadable files that remarks name."""
+"""Maximum number of unreadable pictures that a stage's notes list by name."""
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
@@ -140,7 +140,7 @@ def own_picture(folder: str, name: str) -> Path:
     """Return the path of a picture in the folder. Raises UserError if the folder has no picture of this name."""
     file = Path(folder).expanduser() / name
     if file.name != name or not file.is_file():
-        raise UserError(f"There is no picture “{name}” in the folder {folder}: run the backgrounds again.")
+        raise UserError(f"There is no picture “{name}” in the folder {folder}: run the stage Backgrounds again.")
     return file
 
 

@@ -27,7 +27,7 @@ class EarlyReply:
     """The whole reply, for all stages."""
     seed: int
     part: Any
-    """Part of the reply that answers this stage: plain data that the earlier stage writes and this stage reads."""
+    """Plain data that answer this stage. The stage that got the reply writes them, and this stage reads them."""
     attempts: int = 1
 
 
@@ -58,7 +58,7 @@ class StageInputs:
 
 @dataclass(frozen=True)
 class StageMade:
-    """The result of a stage: its value, and early replies to later stages, which came with the value in one reply."""
+    """The result of a stage: its value, and an `EarlyReply` for each later stage that the same reply answers."""
 
     value: StageValue[Any]
     early_replies: Mapping[StageName, EarlyReply]

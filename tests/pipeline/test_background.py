@@ -247,7 +247,7 @@ def test_pictures_of_a_folder_become_the_backgrounds_and_no_model_is_loaded(tmp_
         MemoryStore(SOURCE, values(store)),
         lambda event: failed_with.append(str(event.error)) if isinstance(event, ImageFailed) else None,
     )
-    assert failed_with == [f"There is no picture “sea.png” in the folder {tmp_path}: run the backgrounds again."]
+    assert failed_with == [f"There is no picture “sea.png” in the folder {tmp_path}: run the stage Backgrounds again."]
 
 
 @pytest.mark.parametrize(
