@@ -168,8 +168,8 @@ def _taken(inquiry: Inquiry[str], early: EarlyReply, text: str) -> Answer[str] |
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
-    """Merge non-empty captions with the same words into their first caption. The merged caption is ticked if any
-    caption was ticked. It has all edits of these captions that show in its text, or the first caption's if none shows.
+    """Merge non-empty captions with the same words into the first of them. The result is ticked if any caption was
+    ticked. It has all their edits that show in its text. If no edit shows, it has the first caption's edits.
     """
     groups: dict[Hashable, list[CounterfactualCaption]] = {}
     for item in value.items:
@@ -316,7 +316,7 @@ def tell(on_progress: OnProgress | None, pace: Pace, done: int, before: int = 0)
 
 
 def captions_line(value: CounterfactualCaptions) -> str:
-    """Return one line about captions: how many are ticked, and the edits of all."""
+    """Return one line: the number of ticked captions, and the edits of every caption, ticked or not."""
     ticked = sum(item.used for item in value.items)
     edits = "; ".join(", ".join(edit.alternative for edit in item.edits) or "by hand" for item in value.items)
     return f"{ticked} of {len(value.items)} ticked: {edits}"

@@ -50,9 +50,9 @@ def read_combinations(reply: str, pools: Sequence[Sequence[Edit]], at_once: int)
 
 
 def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
-    """Ask the model for at most `settings.captions` different combinations of at most `at_once` edits, no two of the
-    same keyword. `pools` has the edits by keyword in caption order. Unusable combinations are dropped. If none is left,
-    the model is asked again with the next seed. Raises the model's errors, and Cancelled.
+    """Ask the model which edits go together. It chooses at most `settings.captions` combinations. A combination has at
+    most `at_once` edits, each of a different keyword. `pools` has the edits by keyword in caption order. If a reply has
+    no usable combination, the model is asked again with the next seed. Raises the model's errors, and Cancelled.
     """
     settings: CounterfactualSettings = inputs.settings
     prompt = inputs.others.get(EDITS_PROMPT.name)

@@ -24,7 +24,7 @@ from core.figures import Floats
 from core.types import Edit
 
 _PRIOR = 1e-3
-"""Prior information on each effect. It is small compared with one caption, which adds 1."""
+"""Small number added to the diagonal of the information matrix, so that the matrix can always be inverted."""
 _PASSES = 10
 """Maximum number of passes. A pass exchanges each chosen combination for a better one, if there is one."""
 

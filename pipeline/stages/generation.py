@@ -1,4 +1,4 @@
-"""Stage 5, counterfactual captions to test cases: the plan that a person approves, seeds, and errors of drawing."""
+"""Stage 5: plans the images to draw from counterfactual captions, chooses their seeds, and explains drawing errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.words import tokens
 from pipeline.checks.texts import require, task_checks
 
 FORGOTTEN_TRIES = 5
-"""Number of further seeds to search for an existing image: an unrecorded failure may have moved it to a later seed."""
+"""Maximum number of unrecorded failed tries that `plan` allows for. Each failed try moves an image to the next seed."""
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ def _noted(trace: Trace, settings: KeywordSettings) -> Trace:
 
 
 def if_forced(forced: bool) -> list[str]:
-    """Return what a keyword adds to its value's key: ["forced"] if it is forced, else [], which changes no key."""
+    """Return ["forced"] for a forced keyword, else []. The result is part of the data that later stages depend on."""
     return ["forced"] if forced else []
 
 

@@ -1,6 +1,6 @@
-"""Caption to perturbations: counterfactual captions with one edit each, of a requested type. The edit is the difference
-between the two captions, however the reply describes it. Checks require that it is at one place, is of the requested
-type, and is unlike the words that it replaces and those that the task protects.
+"""Writes perturbations of a caption: counterfactual captions with one edit each, of a requested type. The words in
+which the two captions differ are the edit, whatever the reply says. Checks require that only one place changed, that
+the edit has the requested type, and that the new words are not close in meaning to replaced or protected words.
 """
 
 from __future__ import annotations

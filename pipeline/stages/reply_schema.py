@@ -74,7 +74,7 @@ def caption_schema(source: str) -> Schema:
 
 
 def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema:
-    """Return the schema of a reply with one edit of this type and its caption, or "none" if nothing may change."""
+    """Return the schema of a reply: the edit type, the old words or "none", the new words, and the new caption."""
     free = [text for text in _phrases(caption) if may_change(text, caption, task)]
     return object_schema(
         {
