@@ -1,9 +1,9 @@
 """Select the counterfactual captions to draw. The plan limits the captions of each source image, sets the share of each
 edit type, and limits how often a word may occur.
 
-Pure: uses no model, image or database. Each source first gets its number of captions. The shares of edit types only
-decide which of its captions are taken. The limit on a word always holds, even if a source then gets fewer captions. The
-plan's seed shuffles the sources, so their order does not matter.
+Pure: uses no model, image or database. The shares of edit types decide which captions of a source are taken, and never
+how many. The limit on a word always holds, even if a source then gets fewer captions. The plan's seed shuffles the
+sources, so their order does not matter.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TypeShare:
     wished: float | None
     """Share that the plan asks for, 0 to 1; None if the plan sets no shares."""
     reached: float
-    """Share among the selected captions, 0 to 1."""
+    """Share of this edit type among the selected captions, 0 to 1."""
     captions: float
 
 
@@ -67,7 +67,7 @@ class SharingReport:
     most_of_a_word: int | None
     """Maximum number of captions that may contain the same new word; None if the plan sets no limit."""
     least_share_of_a_word: float | None
-    """Lowest `most_share_of_a_word` (0 to 1) that might keep all captions. None if no limit left captions out."""
+    """Lowest `most_share_of_a_word` (0 to 1) that might keep all captions. None if the limit removed no caption."""
     left_out: Mapping[LeftOut, int]
     """Number of captions not drawn, by reason."""
 
@@ -220,9 +220,9 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the maximum number of captions with the same new word in the first try; None if the plan has no limit.
+        """Return how many captions with the same new word the first try allows; None if the plan has no limit.
 
-        The plan limits the share of such captions. The number fits this limit if the selection is as large as possible.
+        The plan limits the share of such captions. The returned number is this share of the largest possible selection.
         """
         if self.limit_share is None:
             return None

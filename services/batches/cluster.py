@@ -65,7 +65,7 @@ class ActorSlot(Slot):
 
     actor: Any
     references: set[Any] = field(default_factory=set)
-    """Ray references to the actor's pending replies: that it is ready, and the results of the work sent to it."""
+    """Ray references to the actor's pending replies: one for its start, and one for each group of work sent to it."""
 
 
 class RayPool(WorkerPool[ActorSlot]):

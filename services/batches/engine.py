@@ -23,7 +23,7 @@ Outcome = Literal["done", "approval", "paused", "cancelled"]
 Choose = Callable[[Planner], bool]
 """Function that is called whenever no image is left to draw. Returns True if it has planned more images."""
 OnLot = Callable[[Pass, int], None]
-"""Callback for each group of work that a worker returns. Gets the pass and the number of pieces that succeeded."""
+"""Callback after each group of work. Gets the pass, such as "images", and how many parts of the group succeeded."""
 
 
 class Engine:

@@ -1,7 +1,7 @@
-"""The file work of a batch: reads and decodes source images; encodes, hashes and saves images with thumbnails.
+"""Reads and decodes the source images of a batch; encodes, hashes and saves its drawn images and their thumbnails.
 
-A worker does this itself, or its helpers (processes of their own) do it while a GPU draws the next images. An image of
-512 x 512 pixels takes a core some 40 to 80 ms. Helpers save no time if the workers use all cores already.
+A worker does this work itself, or helper processes do it while a GPU draws the next images. An image of 512 x 512
+pixels keeps one CPU core busy for 40 to 80 ms. Helpers save no time if the workers use all cores already.
 """
 
 from __future__ import annotations

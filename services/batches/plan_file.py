@@ -1,4 +1,4 @@
-"""The plan of a batch as data: which items of a data set, what to make of each, and the conditions on the results.
+"""The plan of a batch as data: items of a data set, how to make images of them, and conditions on the results.
 
 Reads and writes `plan.toml`. A wrong key or value is refused in one sentence that names it and the allowed ones. Opens
 no data set and loads no model, but reads the profile, from which the settings start.
@@ -152,7 +152,7 @@ class ChoosePart(_Part):
     number: int | None = Field(None, ge=1)
     """Maximum number of items of all classes together. They are drawn at random. None for no limit."""
     attributes: dict[str, Names] = Field(default_factory=dict)
-    """Only items that have one of the values of each attribute, such as {"weather": ("rainy", "foggy")}."""
+    """Allowed values by attribute, such as {"weather": ("rainy", "foggy")}. Items with other values are left out."""
     keys: Names | None = None
     """Only items with these keys. A plan's file may instead name a text file with one key per line."""
     seed: int = Field(0, ge=0, le=LARGEST)
@@ -251,7 +251,7 @@ class BatchPlan(_Part):
         return self.model_copy(update={"data": self.data.model_copy(update={"root": str(root.absolute())})})
 
     def task_of(self, label: str) -> Task:
-        """Return an item's task. `label` is the item's own label or "". Raises UserError if it lacks a needed label."""
+        """Return an item's task. `label` is the item's label or "". Raises UserError if a needed label is missing."""
         part = self.task
         task = Task(part.kind, part.label or (label if part.kind == "classification" else ""), part.protected)
         if part.kind == "classification" and not task.label.strip():

@@ -38,7 +38,7 @@ from storage.runs.runs import Runs
 from storage.workspace import Workspace
 
 SOURCES_OF_A_LOT = 8
-"""Number of sources that are captioned together, or that the language model writes for together."""
+"""Number of sources in one group of work for the captioner or the language model."""
 TOGETHER = 512
 """Number of sources planned together. Their images of equal shape fill whole lots; only the last may be smaller."""
 EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
@@ -220,8 +220,8 @@ class Planner:
 def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
-    """Find a planned caption in its run, where a person may have edited it since. Return its index and the caption to
-    draw now (None if a person removed it), or return None if no version of the run has the planned caption.
+    """Return the index of a planned caption in its run, and the caption as it is now (None if a person removed it). If
+    no version of the run has the planned caption, return None instead of this pair.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

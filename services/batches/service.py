@@ -115,8 +115,8 @@ class BatchStatus:
 
     @property
     def state(self) -> State:
-        """Return `place`, or the state recorded in the ledger if `place` is "". If another process asked the running
-        batch to stop, return "stopping".
+        """Return the state of the batch in this process, or the recorded state if the batch neither waits nor runs
+        here. If another process asked the running batch to stop, return "stopping".
         """
         recorded = self._recorded_state()
         return recorded if self.place == "running" and recorded == "stopping" else self.place or recorded
@@ -184,7 +184,7 @@ class CaptionSample:
 
 
 IN_DATA_SET, IN_WORKSPACE = 24, 100
-"""Maximum number of source images to check: in a data set, and in the workspace, where that is quicker."""
+"""Maximum numbers of source images to check: in a data set, and in the workspace. The workspace is quicker to read."""
 
 
 @dataclass(frozen=True)

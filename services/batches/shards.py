@@ -81,7 +81,7 @@ def handed_out(workspace: Path, batch: int) -> Path | None:
 
 
 def progress(workspace: Path, batch: int) -> Progress | None:
-    """Return the progress of the work that a batch has handed out; None if no work is. Reads all results."""
+    """Return the progress of the work that a batch handed out, or None if it handed out no work. Reads all results."""
     folder = handed_out(workspace, batch)
     if folder is None:
         return None
@@ -137,9 +137,9 @@ def work(
     stop: threading.Event | None = None,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Do the lots of shard number `shard`, counted from 1, of `of` shards. Skip lots that have results. Return the
-    progress, which is incomplete if `stop` was set. Raises UserError if nothing is handed out, if this shard is already
-    running, or if no worker can work; the results of finished lots are kept.
+    """Do the groups of work of one shard; shards are counted from 1 to `of`. Skip groups that have results. Return the
+    progress, which is incomplete if `stop` was set. Raises UserError if the batch has no work for shards, if this shard
+    is already running, or if no worker can work. Results of finished groups are kept.
     """
     folder = _required(workspace, batch)
     header = _header(folder)
@@ -193,9 +193,9 @@ def _worked_off(
 
 
 def merge(workspace: Workspace, batch: int, order: Order) -> Progress:
-    """Record the results of shards in the ledger, each once. When all work has results, remove its files.
+    """Record each result of the shards once in the ledger. When all work has results, remove the files for shards.
 
-    Raises UserError if nothing is handed out, another process works on the batch, or a file of results cannot be read.
+    Raises UserError if the batch has no work for shards, another process works on it, or a file cannot be read.
     """
     folder = _required(workspace.folder, batch)
     tries = {number: {piece.id: piece.tries for piece in lot.pieces} for number, lot in _lots(folder)}

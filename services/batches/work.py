@@ -66,11 +66,11 @@ class Worker:
         self._at_models = ThreadPoolExecutor(1, "models") if order.helpers else None
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Do a `Lot`, and return the result of each piece of work. The lot's time is divided equally into the results'
-        `seconds`. With helper processes, only the time in which the lot occupies the models counts.
+        """Do a `Lot` (a group of work), and return the result of each piece of work. The `seconds` of each result are
+        an equal part of the lot's time. With helper processes, only the lot's time at the models counts.
 
-        Raises UserError for a problem that every lot would meet, such as a full disk or a model that cannot be loaded,
-        and HelperDied if one of its helpers died. Then this worker can do no more work.
+        Raises UserError for a problem that every lot would meet, such as a full disk or a model that cannot be loaded.
+        Raises HelperDied if a helper process died: the worker can then do no more work.
         """
         began = time.monotonic()
         sources = self._sources(lot)
