@@ -19,7 +19,7 @@ from core.types import StageName, stage_title
 from services.commands import RunCommand, parts_of
 
 KEPT = 2000
-"""Number of latest versions for which the page that saved them is remembered."""
+"""Maximum number of saved versions that are remembered, each with the page that saved it."""
 LARGEST_ID = 10**18
 """Largest number that commands accept as an id. Much larger ones do not fit into a database column."""
 Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]

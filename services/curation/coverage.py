@@ -47,7 +47,7 @@ class CoverageTable:
     models: tuple[str, ...]
     """Models under test that have predicted any image, sorted by name."""
     all_lines: int
-    """Number of rows with a value, shown or not. In a search, only rows whose value contains the text count."""
+    """Number of rows with a value, shown or not. During a search, it is the number of rows that match the search."""
     all_places: int
     images: int
     """Number of images in the workspace."""
@@ -155,7 +155,7 @@ class Figures:
     read: int
     """Number of images that the model under test has predicted."""
     wrong: Proportion
-    """Share of newly wrong images (right on the source) among images on which the model is right or newly wrong."""
+    """Share of images on which the model is wrong though right on their source. Other wrong images do not count."""
 
 
 def figures_of(cell: Cell | None, model: str) -> Figures:

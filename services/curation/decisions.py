@@ -205,8 +205,8 @@ class CurationDecisions:
         verdict: Annotated[Verdict, Field(description="The verdict on the image now")],
         reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Reason of a rejection")] = "",
     ) -> dict[str, bool]:
-        """Judge an image that a session shows again; its verdict stays unchanged. Raises UserError for an image that
-        the session did not ask about again.
+        """Save a second verdict on an image that a session shows again. The image keeps its first verdict. Raises
+        UserError if the session did not ask about the image again.
         """
         return {"agrees": self._decisions.answer_repeat(session, entry, verdict, reason)}
 

@@ -84,7 +84,7 @@ class Detail:
     history: tuple[Said, ...]
     """Decisions on the image, the latest first."""
     siblings: int
-    """Number of images of the same source, including itself."""
+    """Number of images of the same source, including this image."""
 
     def undecided(self) -> Detail:
         """Return the same details without people's decisions, for a person who judges the image again."""
@@ -177,7 +177,7 @@ class Gallery:
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
 
     def count(self, view: View, held_name: str = "") -> Count:
-        """Count the images of a view; with `held_name`, those that `hold` stored under this name instead."""
+        """Count the images of a view, or the images in the list that was stored as `held_name`."""
         known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return Count(len(known.entries))
@@ -215,7 +215,7 @@ class Gallery:
         )
 
     def ids(self, view: View, held_name: str = "") -> tuple[int, ...]:
-        """Return the ids of a view's images, or of the images fixed as `held_name` that still match the filter."""
+        """Return the ids of a view's images, or of the images in the stored list `held_name` that match the filter."""
         catalogue, held_images = self._workspace.catalogue, self._held.get(held_name)
         known = held_images or self._known(view)
         if known is None:

@@ -135,9 +135,9 @@ def bring_in_apart(
     on_progress: Callable[[Progress, int], object],
     begun: Callable[[int], object],
 ) -> Done:
-    """Import in another process. `bring` is `bring_in` with its source and options filled in. The process
-    opens the workspace. `on_progress` gets the progress and the number of report rows, `begun` the number of the
-    import. An exception of a callback stops the import and is raised again. Raises UserError if the import fails.
+    """Import in another process, which opens the workspace. `bring` is `bring_in` with its source and options filled
+    in. `on_progress` gets the progress and the number of report rows. `begun` gets the number of the import. An
+    exception of a callback stops the import and is raised again. Raises UserError if the import fails.
     """
     context = own_processes()
     ours, theirs = context.Pipe()

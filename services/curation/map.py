@@ -1,8 +1,8 @@
 """The map of images: a plane in which each image is a point, and similar images lie near each other.
 
 There are two maps. PCA shows the plane in which the vectors differ most. It is computed at once and always shows all
-embedded images. UMAP keeps neighbours together. It takes minutes in a separate process, since compiling its code alone
-takes seconds and a few hundred MB. Its points are stored until somebody makes it again. Both maps lie in one coordinate
+embedded images. UMAP keeps neighbours together. A separate process makes the UMAP map, which takes minutes and at least
+a few hundred MB. The map's points are stored until somebody makes the map again. Both maps lie in one coordinate
 system, UMAP two units to the right of PCA, so the corners of a region also say on which map it lies. The same vectors
 give the same points.
 """

@@ -4,17 +4,16 @@ Two images are near-duplicates if both their vectors and their perceptual hashes
 enough: all images of one source have close hashes, since their geometry is the same, and different streets at dusk may
 have close vectors. The limits are stricter for two images of one source: two test cases may differ only a little.
 
-Measured with the embedded CLIP on 2,000 different scenes of the drawn world, with the limits `BETWEEN`:
-- 999,000 pairs of these scenes were compared. None is judged a near-duplicate. By vectors alone, 12 pairs would be.
-- Pairs of further scenes have the same objects in the same light. Of these pairs, 3 % are judged near-duplicates.
-- All 600 copies are found. The copies are JPEG of quality 60 or 85, 10 % brighter, scaled to three quarters and back,
-  cropped by 4 of 256 pixels, or have noise of 4 levels.
-- For stronger changes of 200 scenes, these shares of the copies are found: 98 % (mirrored), 94 % (JPEG of quality 30),
-  82 % (shifted by 3 %), 68 % (a word written across), 62 % (each edge cropped by 5 %), 5 % (cropped by 10 %).
+Measured with the embedded CLIP on 2,000 different drawn scenes of the demo, with the limits `BETWEEN`:
+- None of 999,000 pairs of different scenes is judged a near-duplicate. By vectors alone, 12 pairs would be.
+- Of further pairs of scenes, with the same objects in the same light, 3 % are judged near-duplicates.
+- All 600 slightly changed copies are found. The changes are: JPEG of quality 60 or 85, 10 % brighter, scaled to three
+  quarters and back, cropped by 4 of 256 pixels, noise of 4 levels.
+- Strongly changed copies are found less often: 98 % of mirrored copies, but 5 % of those cropped by 10 % at each edge.
 Measured on images of one source, with the limits `WITHIN`:
-- These shares of edited images are judged near-duplicates: 0.1 % (other weather), 0 % (other time of day), 2.4 % (an
+- Images with an edit are rarely judged near-duplicates: 0 % (other time of day), 0.1 % (other weather), 2.4 % (an
   object in another colour), 6.5 % (other ground, of which little is visible).
-- These shares of copies are found: 100 % (JPEG or scaled), 99 % (noise), 95 % (brighter), 54 % (cropped).
+- Copies are mostly found: 100 % (JPEG or scaled), 99 % (noise), 95 % (brighter), 54 % (cropped).
 """
 
 from __future__ import annotations

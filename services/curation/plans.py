@@ -252,7 +252,7 @@ def _edit_type(command: CellCommand) -> dict[EditType, str]:
         )
     if not command.place:
         raise UserError(
-            "These images have no edit: begin a run of their picture in Explore with the recipe “Reconstruction”.",
+            "These images have no edit. To make more, run the recipe “Reconstruction” on a source image in Explore.",
             field="place",
         )
     for edit_type in EDIT_TYPES:

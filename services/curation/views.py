@@ -180,8 +180,8 @@ def filter_of(query: Any) -> Any:
         return query
     if not view.is_filter:
         raise UserError(
-            "A search by similarity, or a region of the map, is no filter: leave it out, or put these images into a "
-            "test set.",
+            "A search by similarity and a map region cannot be used as filters. Remove them, or put the images found "
+            "into a test set.",
             field=FIELD,
         )
     return view.filter

@@ -87,7 +87,7 @@ def test_a_segmenter_has_its_own_report(folder: Path, capsys: pytest.CaptureFixt
         ([], "Name a test set"),
         (["Cars"], "Cars"),
         (["--filter", "class=nothing"], "It has no test case"),
-        (["--filter", "like=fog"], "is no filter"),
+        (["--filter", "like=fog"], "used as filters"),
         (["--filter", ""], "are of a classification and"),
         ([*KIND, "--model", "nothing"], "There is no model 'nothing'"),
         ([*KIND, "--model", "http://127.0.0.1:9"], "cannot be|could not|does not|127.0.0.1:9"),

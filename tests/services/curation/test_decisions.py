@@ -90,7 +90,7 @@ def test_a_view_that_has_another_number_by_now_is_left_alone(studio: Studio) -> 
     for fields, words in (
         ({"entries": [1, 999]}, "no image 999"), ({}, "choose some first"),
             ({"filter": "", "entries": [1]}, "not both"),
-        ({"filter": "class=owl"}, "choose some first"), ({"filter": "region=0,0 1,0 1,1"}, "is no filter"),
+        ({"filter": "class=owl"}, "choose some first"), ({"filter": "region=0,0 1,0 1,1"}, "used as filters"),
         ({"entries": entries, "reason": "x" * 1001}, "at most 1000"),
         ({"entries": entries, "session": 7}, "no session 7"),
     ):  # fmt: skip

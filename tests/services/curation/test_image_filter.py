@@ -114,7 +114,7 @@ def test_every_part_has_words_and_comes_back() -> None:
         ({"check": "label seen:maybe"}, "Unknown filter value “maybe” of “check”. Choose one of: passed, failed"),
         ("sha=1", "Unknown filter part “sha”. Choose one of: kind, class,"),
         ("range=label seen:1", "cannot be read. Write CHECK:LOW:HIGH"),
-        ("near=3", "is no filter"),
+        ("near=3", "used as filters"),
     ],
 )
 def test_an_unknown_value_is_refused_by_one_sentence_everywhere(studio: Studio, given: Any, sentence: str) -> None:

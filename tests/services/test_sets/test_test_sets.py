@@ -655,7 +655,7 @@ def test_images_of_the_catalogue_and_of_a_filter_are_added(workspace: Workspace)
         add(filter="class=house")
     with pytest.raises(UserError, match="Unknown filter part “sha”"):
         add(filter="sha=1")
-    with pytest.raises(UserError, match="is no filter"):
+    with pytest.raises(UserError, match="used as filters"):
         add(filter="region=0,0 1,0 1,1")
     assert add(filter="class=bird", expected=2) == (2, 0, 0)
     assert [entry.test_case for entry in entries(workspace, draft(workspace, set_id))] == [*boats, *birds]

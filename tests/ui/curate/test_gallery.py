@@ -200,7 +200,7 @@ def test_images_alike_and_parts_of_the_map_are_views_too(studio: Studio) -> None
     assert [one.id for one in gallery.page(around).entries] == [one.id for one in gallery.page(View()).entries]
     assert gallery.totals(around).facets["review"] == studio.workspace.catalogue.facets()["review"]
     assert gallery.count(View.read("region=7,7 8,7 8,8")).number == 0
-    with pytest.raises(UserError, match="is no filter"):
+    with pytest.raises(UserError, match="used as filters"):
         studio.commands.send("decide", {"filter": around.address, "verdict": "accepted"})
     alike = gallery.ids(View(alike=True))
     assert len(set(alike)) == len(alike) <= every
