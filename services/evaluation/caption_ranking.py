@@ -124,7 +124,7 @@ def _waiting(
 def _orders(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int
 ) -> tuple[Order, ...]:
-    """Measure this ranking and a random order on past test cases. Only other sources' data rank a test case."""
+    """Measure this ranking and a random order on past test cases, each ranked by data of other sources only."""
     images = found.cases.generated
     if len(np.unique(images.source[known])) < FEWEST_SOURCES:
         return ()

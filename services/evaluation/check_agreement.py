@@ -29,9 +29,9 @@ class CheckAgreements:
 
     @does("check-agreement", looks=True)
     def show(self) -> dict[str, Any]:
-        """Show for each check of images how well it agrees with the votes of studies, by task: the share of invalid
-        images among those that fail the check (precision), and the share of invalid images that fail it (recall), with
-        intervals over sources.
+        """Show how well each check of images agrees with the votes of studies, by task. Precision is the share of
+        invalid images among images that fail the check. Recall is the share of invalid images that fail the check.
+        Intervals are over sources.
         """
         checks = list(self._workspace.catalogue.checks())
         rows = [

@@ -67,7 +67,7 @@ class OnModel(NamesModel, OnSubject):
 
 
 class OnTwoModels(OnModel):
-    """A command that names the images to evaluate, a model and a second model."""
+    """A command that names images, the model to evaluate on them, and optionally a second model."""
 
     beside: str = Field("", max_length=80, description="A second model to compare: a “key” of list_models_under_test")
 

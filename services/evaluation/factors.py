@@ -2,8 +2,8 @@
 was asked.
 
 A factor is an edit type, and its levels are the alternatives in the edits of the test cases. Reconstructions are the
-images without a change. The look of a factor in an image, 0 to 1, says how much the image resembles the alternatives
-rather than the unchanged words. It is computed from stored vectors of the embedder.
+images without a change. A number from 0 to 1 says how much an image shows a factor: 1 if the image resembles the
+alternatives, 0 if it resembles the unchanged words. The number is computed from stored vectors of the embedder.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ class FactorView:
     rows: Mapping[str, tuple[FactorRow, ...]]
     """Rows by the keys of `effects`, one for each effect. A row has the effects on the error and on `figure`."""
     mixed: tuple[MixedRow, ...]
-    """Change in how much an image shows one factor when another is edited; empty if this cannot be measured."""
+    """Unrequested changes of one factor in images where another was edited; empty if they cannot be measured."""
     problem: str
     """Sentence on why no interaction can be measured; "" if some test cases change two factors."""
     notes: tuple[str, ...]
 
     @property
     def answer(self) -> tuple[str, ...]:
-        """Return the answer in sentences: the significant effects, and the factors that change if another is edited. If
-        the effects of an edit type and of an alternative come from the same images, only the alternative is named.
+        """Return the answer in sentences: the significant effects, and the factors that change if another is edited. An
+        effect of an edit type is left out if an effect of an alternative comes from the same images.
         """
         rows = [row for table in self.rows.values() for row in table]
         significant = {row.entries: row for row in rows if row.error.answer != "cannot tell"}

@@ -37,7 +37,7 @@ from storage.workspace import Workspace
 MOST_IMAGES = 1_000
 """Maximum number of images with maps in one evaluation. Their sources are chosen at random."""
 MOST_INFORMATION = 100
-"""Maximum number of images of each group in `GROUPS` that get the figures AIC and SIC. They take seconds an image."""
+"""Maximum number of images of each group in `GROUPS` that get the figures AIC and SIC. Each image takes seconds."""
 AT_ONCE = 16
 """Number of images that are read before other work may use the model."""
 KEPT = 20_000

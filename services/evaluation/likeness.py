@@ -122,7 +122,7 @@ class Likeness:
         return self._found.once((*key, self._no_score), lambda: self._made(result, _Needs(result, self._workspace)))
 
     def _missing(self, needs: _Needs) -> tuple[Sequence[Any], ...]:
-        """Return three lists: images without a vector, originals and words without one, captions without a score."""
+        """Return three lists: images without vector; originals and words without vector; captions without score."""
         entries = np.unique(np.concatenate([entries for _, entries in needs.images.values()]))
         inputs: list[str | Picture] = [*needs.originals, *needs.words]
         captions = dict.fromkeys(text for pair in needs.captions for text in pair if text not in self._scores)

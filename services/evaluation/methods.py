@@ -1,4 +1,4 @@
-"""Compares the methods that made one subject's test cases. A method is a recipe with a start, such as noise."""
+"""Compares methods of making test cases. A method is a recipe and what drawing starts from, such as noise."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class MethodsResult:
 
     def entries(self, method: str, figure: str = "", edit_type: str = "") -> tuple[int, ...]:
         """Return the catalogue entries of the images behind a number. `method` is a `Method.key`. `figure` is a key of
-        `COUNTED`, or "" for all images of the method. The images behind the figure "excess" are the wrong images.
-        Raises UserError for an unknown method, figure or edit type.
+        `COUNTED`, or "" for all images of the method. For "excess", the images on which the model is wrong are
+        returned. Raises UserError for an unknown method, figure or edit type.
         """
         keys = [one.key for one in self.compared.methods]
         known = {"": -1} | {name: place for place, name in enumerate(self.edit_types)}
@@ -200,7 +200,7 @@ def method_rows(table: MethodTable) -> list[tuple[str, list[str], list[str]]]:
 
 
 class _Columns:
-    """The test cases of an evaluation, with those that people rejected, as columns."""
+    """Columns of data on the test cases of an evaluation. Test cases that people rejected are included."""
 
     def __init__(self, workspace: Workspace, found: EvaluationResult, outcomes: Sequence[Outcome]) -> None:
         self._workspace, self._found = workspace, found
@@ -221,8 +221,8 @@ class _Columns:
 
     def _edits(self, method: Numbers) -> tuple[Numbers, Numbers]:
         """Return the number of each image's edit type, and of its cell (label, edit type, alternative). An image with
-        several types has the type -1. An image with several edits has the cell -1. Exception: an image with several
-        types counts by its first edit if all images of the same method have the type of this edit (as with AGA).
+        several types has the type -1. An image with several edits has the cell -1. Exception: methods such as AGA make
+        an edit of one type in all images. If an image has this edit first, the image counts by this edit.
         """
         edits_of = edits_by_row(self._found.cases.table, self._row)
         types = [{kind for kind, *_ in own} for own in edits_of]
@@ -266,7 +266,7 @@ class _Columns:
         return np.where(unshared[method], -1, passed).astype(np.int8)
 
     def _answers(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-        """Return two columns of flags, -1 if unknown: images with a wrong answer, and `EvaluationResult.faults`."""
+        """Return two columns of flags: images with a wrong answer, and `EvaluationResult.faults`. -1 means unknown."""
         found = self._found
         unread, both = np.full(len(found.cases.rejected), -1), (found.right == WRONG, found.faults)
         wrong, fault = (np.concatenate([np.where(found.known, one, -1), unread]).astype(np.int8) for one in both)

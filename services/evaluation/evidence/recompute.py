@@ -85,7 +85,7 @@ def same(stated: Any, recomputed: Any) -> bool:
 
 
 def figure(value: Any = None, low: Any = None, high: Any = None, **counts: Any) -> Record:
-    """Return a figure with its interval. NaN or None means no value. `counts` are further numbers, such as n images."""
+    """Return a figure with its interval. NaN or None means no value. `counts` are more numbers, such as n (images)."""
     return {"value": value, "low": low, "high": high, **counts}
 
 
@@ -113,7 +113,7 @@ def random_weights() -> Array:
 
 
 def in_groups(rows: Array, chance: np.random.Generator) -> Array:
-    """Return `rows`, one for each source. More than `MOST_GROUPS` rows are summed up in that many random groups."""
+    """Return `rows`. More than `MOST_GROUPS` rows are summed up in `MOST_GROUPS` random groups."""
     if len(rows) <= MOST_GROUPS:
         return rows
     begins = np.arange(MOST_GROUPS) * len(rows) // MOST_GROUPS
@@ -245,8 +245,8 @@ def shares_by_source(sources: Any, answers: pd.DataFrame, weight: Array | None =
 
 
 def matched_controls(cases: pd.DataFrame, control: pd.DataFrame) -> tuple[Array, Array]:
-    """Return True for each test case whose source has a reconstruction in the test case's control set. Also return a
-    weight for each reconstruction: test cases of its source and control set, divided by their reconstructions.
+    """Return True for each test case whose control set has a reconstruction of its source. Also return a weight for
+    each reconstruction: number of test cases / number of reconstructions, both of the same source and control set.
     """
     own, drawn = (pd.MultiIndex.from_frame(one[["source", "control_set"]]) for one in (cases, control))
     has_control = own.isin(drawn) & (cases["control_set"] >= 0).to_numpy()
@@ -471,8 +471,8 @@ def mean_iou(overlaps: Array) -> Array:
 
 def pixel_figures(pixels: Sequence[pd.DataFrame], weighing: str, mixed: bool, names: Sequence[str]) -> Rows:
     """Yield mIoU and IoU, from one matrix of all pixels in which each source, or each test case, has equal weight. The
-    intervals assume one more, unseen source. In each set of images, all or none of this source's pixels are predicted
-    right. It has the mean number of pixels of each class. In this mean, sources with more such pixels weigh more.
+    intervals assume one more, unseen source. In each set of images, such as the originals, the unseen source's pixels
+    are all right or all wrong. Its number of pixels of a class is a weighted mean over the sources.
     """
     both = np.intersect1d(pixels[0]["source"], pixels[1]["source"])
     first, cases, control = (one[one["source"].isin(both)] for one in pixels)
@@ -664,7 +664,8 @@ def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
 
     A cell with at least 5 judged images, or with only judged images, is a pool. The other judged cells form one common
     pool. If the judged images do not look like a random sample, an unjudged cell has the pool -1. If they look random,
-    the common pool gets the unjudged cells. Until it has 5 judged images, it then gets the pools with the fewest.
+    unjudged cells join the common pool. While the common pool has fewer than 5 judged images, the pool with the fewest
+    judged images joins it.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -685,9 +686,9 @@ def pools_of(images: Array, judged: Array) -> tuple[Array, Array]:
 
 
 def contradiction(judged: pd.DataFrame) -> bool:
-    """Return True if two studies A and B contradict each other. The model is wrong on a share e of A's images. B finds
-    at most a share v of its wrong images valid (upper end of the 99.8 % interval). If v also holds for A, at most a
-    share 1 - e (1 - v) of A's images is valid. A and B contradict each other if A's valid share is higher (p < 0.001).
+    """Return True if two studies A and B contradict each other: more images are valid in A than B allows (p < 0.001). B
+    gives v, the upper end of the 99.8 % interval of the valid share among images on which the model is wrong. If the
+    model is wrong on a share e of A's images, B allows a valid share of at most 1 - e (1 - v) in A.
     """
     decided = judged[judged["decided"]]
     for (one, own), (other, rest) in product(decided.groupby("study"), decided[decided["wrong"]].groupby("study")):
@@ -699,8 +700,8 @@ def contradiction(judged: pd.DataFrame) -> bool:
 
 
 def pools_of_cells(images: Array, judged: Array) -> tuple[Array, Array, Array]:
-    """Return for each cell its pool (-1 if unknown) and the weight of its judged images, then for each pool True if its
-    images are wrong. Each stratum has two cells: its right images, then its wrong ones.
+    """Return three arrays. For each cell: its pool (-1 if unknown), and the weight of its judged images. For each pool:
+    True if the model is wrong on its images. Cells are in pairs: a stratum's right images, then its wrong images.
     """
     pool, raised, is_wrong = np.full(len(images), -1), np.ones(len(images)), list[bool]()
     for kind in (True, False):
@@ -722,7 +723,7 @@ class JudgedImages:
     source: Array
     score: Array
     pool_is_wrong: Array
-    """True for each pool of images that the model gets wrong."""
+    """One flag for each pool: True if the model is wrong on the pool's images."""
 
     @property
     def is_wrong(self) -> Array:
@@ -738,8 +739,8 @@ class JudgedImages:
 
 
 def states_of(judged: pd.DataFrame, ballots: pd.DataFrame, images: JudgedImages) -> tuple[Array, Array]:
-    """Return draws of the state (invalid, valid or hard) of each judged image, (draws, images), and each image's chance
-    of being valid. Without control items and with fewer than 3 votes on an image, the consensus is the only draw.
+    """Return random states of judged images (invalid, valid or hard), shape (draws, images), and each image's chance of
+    being valid. The consensus is the only draw if no control item exists and images have under 3 votes.
     """
     valid, decided = judged["valid"].to_numpy(bool), judged["decided"].to_numpy(bool)
     consensus = np.where(valid, VALID, np.where(decided, INVALID, HARD))[images.place]
@@ -760,8 +761,8 @@ def states_of(judged: pd.DataFrame, ballots: pd.DataFrame, images: JudgedImages)
 
 def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, sizes: Array) -> float | None:
     """Return the weight of the score, 0 to 1, that makes the interval shortest (PPI++): the covariance of score and
-    votes, divided by the variance of the score. Only images that the model gets wrong count. None if fewer than 50 of
-    them are judged. `mass` is the weight of each pool, `sizes` its number of images.
+    votes, divided by the variance of the score. It is computed from judged images on which the model is wrong. None if
+    there are fewer than 50 such images. `mass` is the weight of each pool, `sizes` its number of images.
     """
     if images.is_wrong.sum() < 50:
         return None
@@ -778,14 +779,14 @@ def weight_of_score(images: JudgedImages, chance_valid: Array, mass: Array, size
 def drawn_shares(
     images: JudgedImages, states: Array, masses: Array, typical: float, score_weight: float
 ) -> tuple[Array, ...]:
-    """Return 4,000 draws (seed 0) of seven shares. 1 and 2: valid images that the model gets wrong, among all images.
-    3 and 4: shares 1 and 2, corrected by the score. 5: the share of wrong images, times the share of valid images
-    among the wrong images that people decided on. 6 and 7: wrong images among valid images. Images of unknown validity
-    count so that shares 1, 3 and 6 are as low as possible, and shares 2, 4 and 7 as high as possible.
+    """Return 4,000 draws (seed 0) of seven shares. 1 (low) and 2 (high): valid images that the model gets wrong, among
+    all images. 3 (low) and 4 (high): shares 1 and 2, corrected by the score. 5: the share of wrong images, times the
+    share of valid images among the wrong images that people decided on. 6 (low) and 7 (high): wrong images among valid
+    images. Images of unknown validity make low shares as low as possible, and high shares as high as possible.
 
     `masses` has a row for each source. Its columns: the weight in each pool of `images`; the weight of wrong images of
-    unknown validity; the weight of right images of unknown validity; the scores in each pool; the whole weight.
-    `typical` is the mean weight of one unseen source, which each draw adds.
+    unknown validity; the weight of right images of unknown validity; the scores in each pool; the whole weight. Each
+    draw adds one unseen source of random weight. The mean of this weight is `typical`.
     """
     of_wrong, in_pool, mass = images.pool_is_wrong, images.in_pool, masses.mean(axis=0)
     pools, chance = len(of_wrong), np.random.default_rng(0)
@@ -1005,7 +1006,7 @@ def concerns(question: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
 
 
 def counted_votes(votes: Iterable[Vote], needed: int, excluded: set[str]) -> dict[str, list[Vote]]:
-    """Return the votes that count, by item: the first `needed` by different workers who are not excluded."""
+    """Return the first votes on each item, at most `needed`, one per worker. Votes of excluded workers are skipped."""
     found: dict[str, list[Vote]] = {}
     for vote in votes:
         if vote.kind == "item" and vote.worker not in excluded:
@@ -1114,9 +1115,9 @@ def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str], ordered:
 
     Raw: the share of equal pairs among the pairs of votes on an item, averaged over items. Krippendorff's alpha: 1 -
     disagreement in pairs of votes on the same item / disagreement in all pairs of votes. AC1 (Gwet 2008) and kappa
-    (Fleiss 1971): (raw - chance) / (1 - chance). p is an answer's share of the votes on an item, averaged over items.
-    For AC1, chance is sum p (1 - p) / (number of answers - 1). For kappa, chance is sum p². Ordinal alpha weighs the
-    disagreement of two answers by d². d is half of the votes for the two, plus all votes for answers between the two.
+    (Fleiss 1971): (raw - chance) / (1 - chance). Chance is sum p (1 - p) / (number of answers - 1) for AC1, and sum p²
+    for kappa, where p is an answer's share of the votes on an item, averaged over items. Ordinal alpha weighs a
+    disagreement by d². For answers a and b, d is (votes for a + votes for b) / 2 + votes for answers between a and b.
     """
     votes = np.array([[one.count(answer) for answer in answers] for one in ratings], float)
     values = dict.fromkeys(("raw agreement", "Krippendorff's alpha", "Gwet's AC1", "Fleiss' kappa"), math.nan)
