@@ -27,7 +27,7 @@ from services.evaluation.texts import TEXTS
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_OPENED = 1000
-"""Maximum number of catalogue entries that the gallery shows for one number of a table. People look at no more."""
+"""Maximum number of catalogue entries that the gallery shows for one table cell. People look at no more."""
 LOWEST = 10
 """For a segmenter, 1 in `LOWEST` images is listed: the images with the smallest shares of right pixels."""
 HOW_PARTED = (
@@ -145,7 +145,7 @@ class RetrainingResult:
     """Speed of the training; None in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
-        """Return the gallery's images for an arm on a set, or for the whole set (arm ""). None if none are stored."""
+        """Return the images of the set `on` on which `arm` fails; all images if `arm` is "". None if there are none."""
         return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
     def row(self, arm: str, on: str) -> ArmRow | None:

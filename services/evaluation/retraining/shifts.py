@@ -63,9 +63,9 @@ def with_shift(
     a classifier, the set has the images whose label is learnt; for a segmenter, those whose mask has a learnt class.
     Images are left out if people rejected them, or if they look like an image to learn from or to tune with.
 
-    `table` has all entries of `rows`. `made` maps the labels of `rows` and finds the masks. `passed_over` are classes
-    in the masks that do not count. `twins` are images of the version that are copies (mirrored, cropped or the like).
-    The original of such a copy is a source to learn from or to tune with.
+    `table` has all entries of `rows`. `made` maps the labels of `rows` and finds the masks. A note names the mask
+    classes `passed_over` as not counted. `twins` are images of the version to leave out: mirrored, cropped or similar
+    copies of images to learn from or to tune with.
     """
     before = [
         looks[sha]

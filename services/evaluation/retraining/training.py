@@ -1,5 +1,5 @@
 """Plans a retraining (the paper's RQ3): its arms (sets of images to learn from) and the sets of images to measure on.
-Sources are split first. All images made of a source stay in the split of the source. Trains and saves nothing.
+Sources are split first. All images made of a source stay in the split of the source. This module trains no model.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class RetrainingQuestion:
 
 
 def kept_under(question: EvaluationQuestion) -> str:
-    """Return the key under which retrainings of a model with the same images are stored. It must never change."""
+    """Return the key under which a question's retrainings are stored. A question must always get the same key."""
     evaluated = question.subject
     named = {"version": evaluated.version, "filter": evaluated.filter.address, "split": evaluated.split}
     return _lasting({**named, "model": model_key(question.model)})
@@ -110,7 +110,7 @@ def _lasting(stored: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class NotMeasured:
-    """An arm (a set of training images) or a measured set that is left out, with the reason."""
+    """An arm (a set of training images) or a set to measure on that is left out, and why."""
 
     name: str
     why: str
@@ -248,11 +248,11 @@ def plan(
             left_out.append(NotMeasured(ON_UNSEEN, why))
     for name, count in (("learn from", len(originals)), ("measure with", len(sets.get(ON_ORIGINAL, ())))):
         if not count:
-            raise UserError(f"No original is left for the retraining to {name}: add sources, or take another seed.")
+            raise UserError(f"The retraining has no original that it can {name}: add sources, or take another seed.")
     for name, count in (("learn from", len(learnt_from)), ("measure with", len(sets.get(ON_GENERATED, ())))):
         if not count:
             other = f", or keep another edit type than “{parted.unseen}” from the arms" if parted.unseen else ""
-            raise UserError(f"No test case is left for the retraining to {name}: take another seed{other}.")
+            raise UserError(f"The retraining has no test case that it can {name}: take another seed{other}.")
     faulty = int(invalid[parted.rows(1, generated, "test")].sum())
     if faulty:
         notes.append(f"{count_of(faulty, 'test case', 'is')} not measured with: judged invalid by people.")

@@ -67,7 +67,7 @@ class KeptTraining:
     seed: int
     done: bool
     used: str
-    """Time at which it was last trained or used: ISO 8601, UTC."""
+    """Time of the training's last use: ISO 8601, UTC."""
     size: int
     """Size in bytes."""
     retraining: str
@@ -107,7 +107,7 @@ def weights_file(workspace: Workspace, found: RetrainingResult, arm: str) -> tup
         with safe_open(file, "np"):
             pass
     except (OSError, SafetensorError) as error:
-        raise UserError("The weights of this training are gone or damaged: train it again.") from error
+        raise UserError("The weights file of this arm is missing or damaged: train the arm again.") from error
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{Path(found.model).stem} {arm}").strip("-").lower()[:80]
     return f"{stem}.safetensors", file
 
@@ -122,8 +122,8 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def trainings_about(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
-    """Return the state and the time of last use of each training, finished or unfinished, of one model with the same
-    images. `about` is the key of the model and the images (`Marked.about`).
+    """Return (state, time of last use) for each stored training whose `Marked.about` is `about`: the key of a model and
+    its images. Unfinished trainings are included.
     """
     marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
     folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
@@ -149,9 +149,9 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
-    """Return two maps, `uses` and `latest`. `uses` maps the folder of each training to the training's `Marked`, and to
-    the end time of a retraining that used the training. The latest retraining of a model with the same images is
-    preferred. `latest` maps each model with images (`Marked.about`) to the end time of this latest retraining.
+    """Return two maps, `uses` and `latest`. `uses` maps each training's folder to a pair: the training's `Marked`, and
+    the end time of a retraining that used the training. A retraining that is the latest for its model and images
+    comes first. `latest` maps each `Marked.about` (key of a model and its images) to the latest retraining's end time.
     """
     uses: dict[str, tuple[Marked, str]] = {}
     latest: dict[str, str] = {}
@@ -168,7 +168,7 @@ def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str
 
 
 def _kept_training(folder: Path, use: tuple[Marked, str] | None, latest: Mapping[str, str]) -> KeptTraining:
-    """Describe a training in its folder; `use` and `latest` come from `_uses`."""
+    """Return facts about the training that `folder` stores. `use` and `latest` come from `_uses`."""
     marked, created = use or (_marked(folder), "")
     is_latest = use is not None and created == latest[use[0].about]
     state, used = stored.kept_state(folder), _used(folder)
@@ -203,7 +203,7 @@ def _marked(folder: Path) -> Marked | None:
 
 
 def _used(folder: Path) -> str:
-    """Return the time of the training's last use, which is when its mark was last written."""
+    """Return the time of the training's last use. Each use rewrites the file `MARK` in the folder."""
     file = next((one for one in (folder / MARK, folder / ABOUT) if one.exists()), folder)
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="microseconds")
 
