@@ -50,7 +50,7 @@ class SearchState:
     view: SearchView | None
     """Result of the latest search; None before the first."""
     near: tuple[NearCell, ...] = ()
-    """The first weak cells, with further alternatives for their keywords that could be searched."""
+    """The first weak cells. Each has further alternatives that a person can add to the search."""
     problem: str = ""
     """Sentence on why nothing can be shown; "" if something can."""
 
@@ -156,8 +156,8 @@ class Searches:
 
     @does("propose-alternatives", AboutCell)
     def propose_alternatives(self, batch: int, cell: str) -> dict[str, Any]:
-        """Have the language model propose further alternatives for the keyword of a weak cell, in the run of one of its
-        sources. show_search lists them once they are written; add_alternative searches one.
+        """Ask the language model for further alternatives for a weak cell's keyword. show_search lists the proposals
+        once the model has answered. add_alternative adds a proposal to the search.
         """
         near = next((one for one in self.state(batch).near if one.key == cell), None)
         if near is None:

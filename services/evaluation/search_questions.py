@@ -75,9 +75,9 @@ class DrawnImage:
     test_case: int
     is_fault: bool
     is_random: bool
-    """True if it was chosen at random among all images."""
+    """True if the image was chosen at random among all images."""
     asked: str
-    """Key of the part for which the image was chosen by chance, among the images of this part; "" for other images."""
+    """Key of a question's part if the image was chosen at random among the images of this part; else ""."""
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,8 @@ def answer_of(
     """Answer whether the share of valid faults among the part's images is above `weak`. `parts` is the number of parts
     that a person could ask about. With at least 95 % chance, the intervals of all these parts contain the true shares.
 
-    All drawn images of the part count if the part has one cell, or if it has no image left to draw. Otherwise, an
-    image counts if it was chosen by chance, among all images or among the images of this part. After one of the part's
-    cells has no image left to draw, images that are drawn later do not count.
+    If the part has one cell or no image left to draw, all its drawn images count. Other parts count only images chosen
+    at random, among all images or within the part. They count no image drawn after a cell ran out of images.
     """
     cells = part.cells(names)
     is_of_part = np.isin(np.arange(len(names)), cells)

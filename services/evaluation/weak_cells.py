@@ -1,9 +1,9 @@
 """Search among the captions of a batch for the cells (label, edit type and alternative) in which a model is weak.
 
-The images of the batch wait, and the search draws some in each round. It chooses every fifth image at random. It
-chooses the others to answer a question, or in cells that it suspects to be weak. All that the search knows is in the
-workspace: which images it chose and how, the model's predictions on them, and people's decisions on them. So a search
-that was killed resumes with the images that it had chosen. It also follows decisions that people make in the meantime.
+The images of the batch wait, and the search draws some in each round. It chooses every fifth image at random. Other
+images help to answer questions that a person asked about parts of the batch, or come from cells that may be weak. The
+workspace stores the search's choices, the model's predictions and people's decisions. So a killed search can resume.
+Each round uses the latest decisions of people.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class SearchView:
     chosen: int
     """Number of images that the search chose."""
     drawn: int
-    """Number of chosen images that are drawn."""
+    """Number of chosen images that exist already."""
     next_random: int
     """Number of images that the next round draws at random; 0 if there is no next round."""
     next_asked: int
@@ -116,7 +116,7 @@ class SearchView:
     answers: tuple[Answer, ...]
     """Answers to the questions that a person asked."""
     weak_filter: str
-    """Filter of the images that count in weak cells, as text for a URL; "" if there are none."""
+    """Filter of the counted images in weak cells, as text for a URL; "" if there are no such images."""
     error: Figure
     """Share of valid faults among all images that could be drawn, estimated from those chosen at random."""
     notes: tuple[str, ...]
@@ -151,7 +151,7 @@ class _Standing:
     invalid: Numbers
     """Number of images of each cell that people rejected or found invalid."""
     counted: tuple[DrawnImage, ...]
-    """The drawn images that count."""
+    """The drawn images that `images` counts."""
     answers: tuple[Answer, ...]
     chosen: int
     drawn: int
@@ -240,7 +240,7 @@ class WeakCellSearch:
 
     def choose(self, planner: Planner) -> bool:
         """Have the model read the new images, then choose the images of the next round. Return False if all images are
-        chosen, or the minutes are over. Raises Cancelled if `on_count` does.
+        chosen, or if the search's time is over. Raises Cancelled if the search is cancelled.
         """
         self._began = self._began or time.monotonic()
         standing = self._standing(reads=True)
