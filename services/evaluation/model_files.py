@@ -104,7 +104,7 @@ def _unpack(file: Path, to: Path) -> None:
             if len(folders) != 1:
                 number = "no config.json" if not folders else f"{len(folders)} files config.json"
                 raise UserError(
-                    f"The zip has {number}: pack the folder of one model that save_pretrained of transformers wrote.",
+                    f"The zip has {number}. Save one model with save_pretrained of transformers, then pack its folder.",
                     field="file",
                 )
             members_to_unpack = [

@@ -78,7 +78,7 @@ class Predicting:
         return None if stored_model is None else self._with_assumptions(stored_model)
 
     def _with_assumptions(self, stored: StoredModel) -> StoredModel:
-        """Return the stored model with the assumptions of its last load, since version 0.1 stored no assumptions."""
+        """Return the stored model with its identity as last loaded. Version 0.1 stored no assumptions."""
         return replace(stored, identity=self._loaded_since.get(stored.identity.digest, stored.identity))
 
     def identify(self, settings: UnderTestSettings, on_wait: OnWait = list) -> StoredModel:
@@ -90,7 +90,7 @@ class Predicting:
             return self._loaded(settings, on_wait)[1]
 
     def input_picture(self, settings: UnderTestSettings, sha: str) -> Image.Image:
-        """Return the picture that a model gets for an image. Raises UserError if it fails, or if models stay busy."""
+        """Return an image as the model gets it. Raises UserError on failure, or if another model stays busy."""
         self._require_known(settings)
         if not self._lock.acquire(timeout=PATIENCE):
             raise UserError("Another model is at work: try again when it is done.")
@@ -137,8 +137,8 @@ class Predicting:
         return Read(read, tuple(self.broken(pictures).items()))
 
     def check_masks(self, checker: UnderTestSettings, cases: Cases, on_count: OnCount) -> None:
-        """Have the segmenter of the checks read all unread images that have a mask, and count the pixels of the masks.
-        The segmenter is not recorded as a model under test. `on_count` and errors are as for `read`.
+        """Make the segmenter `checker` read all unread images that have a mask. Then count the pixels of the masks.
+        `checker` is not recorded as a model under test. `on_count` and errors are as for `read`.
         """
         self._require_known(checker)
         key = self._workspace.models_under_test.key_of(model_key(checker))

@@ -87,8 +87,8 @@ def rank(
 ) -> Ranking:
     """Rank the test cases. `entropy` and `gini` are the model's uncertainty about each test case: NaN if unknown, None
     for a segmenter that gives none. `score` is the chance that people find images valid, or a sentence on why it is
-    unknown. `passed` is the share of checks that each test case passed, NaN for none. `votes` are the outcomes of
-    studies.
+    unknown. `passed` is each test case's share of passed checks, NaN for a test case without checks. `votes` are
+    the outcomes of studies.
     """
     cases, images = found.cases, found.cases.generated
     kinds, kind, edit_of = kinds_of(cases)
@@ -162,7 +162,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
 
 
 def kinds_of(cases: Cases) -> tuple[Sequence[Kind], Numbers, Numbers]:
-    """Return all kinds (edit types, alternatives, label), and each test case's index among kinds and among edits."""
+    """Return all kinds (edit types, alternatives, label), each test case's kind index, and a number for its edits."""
     edits_of_case = edits_by_row(cases.table, cases.generated.row)
     edits = [edits_name([(kind, alternative) for kind, _, alternative in own]) for own in edits_of_case]
     labels = cases.generated.label.tolist()

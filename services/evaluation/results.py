@@ -313,13 +313,13 @@ class Evaluation:
     # Control sets
 
     def _with_way(self, cells: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
-        """Return `cells`. If there are several control sets, set `way` to the control set of the images at `place`."""
+        """Return `cells`. If there are several control sets, `way` gets the number of each image's control set."""
         way = self.cases.control_way if control else self.cases.way
         return replace(cells, way=way[place]) if self.cases.mixed else cells
 
     def _of_control(self, values: Floats, place: Numbers) -> Floats:
-        """Return a mean of `values` for each test case: over the reconstructions of the test case's source in the test
-        case's control set. NaN if there are none. `values` belong to the reconstructions at the positions `place`.
+        """Return for each test case the mean value of the reconstructions to compare with; NaN if there are none. These
+        reconstructions have the test case's source and control set. `place` has the position of each value's image.
         """
         cases, ways = self.cases, int(self.cases.way.max(initial=0)) + 1
         source = cases.controls.source[place] * ways + cases.control_way[place]
@@ -511,7 +511,7 @@ def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
 
 
 def _counted(found: EvaluationResult, cell: Cell) -> Flags:
-    """Return True for each test case that counts in the number of `cell`. `cell` is not about reconstructions."""
+    """Return True for each test case that `cell` counts. A cell of the kind "controls" is not allowed."""
     cases = found.cases
     source, everything = cases.generated.source, np.ones(len(cases.generated), bool)
     if found.pixels is not None and cell.kind in ("kept", "class", "confusion", "confusion before"):

@@ -63,7 +63,7 @@ class PixelCells:
     """(test cases, protected classes): True if the segmenter loses the class in the test case."""
     said: NDArray[np.uint8]
     """Packed bits of a matrix (true groups, predicted groups + 1) for each test case. The last column is for no group.
-    A bit is True if the share of the true group's pixels with this prediction is above 0 and at least average."""
+    A bit is True if this prediction's share of the true group's pixels is above 0 and not below its mean share."""
     said_before: NDArray[np.uint8]
     """Packed bits as in `said`, but for the originals instead of the test cases."""
 
@@ -162,8 +162,8 @@ def cells_of(
     mask_holds: Flags,
     shares: tuple[Floats, Floats],
 ) -> PixelCells:
-    """Return which images each pixel figure counts. `mask_holds` marks test cases whose mask still fits the image.
-    `shares` are the two confusion matrices that are shown: originals, then generated images.
+    """Return the test cases behind each pixel figure. `mask_holds` marks test cases whose mask still fits the image.
+    `shares` has the confusion matrix of the originals, then the confusion matrix of the test cases.
     """
     size, sources = len(cases.generated), len(cases.originals)
     protected = tuple(dict.fromkeys(lost.names))
@@ -219,8 +219,8 @@ class MaskChecks:
         self._key, self._warm = "", False
         self._ways: dict[tuple[str, str], int] = {}
         self._known = np.zeros((0, 3), np.int64)
-        """Outcome of the last check of each row of predictions, so that each mask is checked once for all evaluations:
-        (row of the original, number of the pair from `ways_of`, outcome)."""
+        """Last mask check of each row of predictions: the row of the original, a number for the mask's classes, and
+        1 if the mask fits or 0 if not. All evaluations share these checks."""
 
     @property
     def checker(self) -> UnderTestSettings | None:
@@ -228,7 +228,7 @@ class MaskChecks:
         return self._checks.own_segmenter()
 
     def warm(self, cases: Cases) -> None:
-        """Check masks with the predictions stored so far, so that the first evaluation need not wait for it."""
+        """Check masks before the first evaluation, to make it faster. Uses only predictions that are stored already."""
         if not self._warm and self.checker is not None:
             self._warm = True
             self.of(cases)

@@ -171,9 +171,9 @@ class EvaluationService:
             acts.STUDY_IMAGES
         ),
     ) -> dict[str, str]:
-        """Draft a validity study that estimates how many of a model's faults are valid. It samples images that the
-        model gets right or wrong (for a segmenter: loses no class, or loses one). Returns the study, which workers
-        cannot see before its start.
+        """Draft a validity study that estimates how many of a model's faults are valid. The study samples images with a
+        fault and images without a fault. A segmenter's fault is a lost class. Returns the study. Workers cannot see
+        the study before its start.
         """
         return {"study": self.draft_study(self.asked(sent), judged)}
 
@@ -204,8 +204,8 @@ class EvaluationService:
 
     @does("show-evaluation", acts.OnTwoModels, looks=True)
     def show(self, sent: acts.OnTwoModels) -> dict[str, Any]:
-        """Evaluate a model on a test set: errors, or mIoU and lost classes, with intervals, excess over reconstruction,
-        and edits that hurt; with a second model, also which of the two is better.
+        """Evaluate a model on a test set. Returns errors (for a segmenter, mIoU and lost classes), the excess over
+        reconstructions, and the edits that hurt. If a second model is given, also compares the two models.
         """
         question, *second = self.asked_both(sent)
         return facts_of(self.evaluate(question), self.compare(question, *second) if second else None)
@@ -230,7 +230,7 @@ class EvaluationService:
         return {"subject": _subject_facts(self.view(sent.subject)), "models": models}
 
     def close(self) -> None:
-        """Stop reading and drawing. Finished work stays; if begun again, only the rest is done."""
+        """Stop reading and drawing images. Finished images stay, and a later start continues with the rest."""
         self.work.close()
         if self.controls is not None:
             self.controls.work.close()
@@ -315,7 +315,7 @@ class EvaluationService:
         return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(question.model, cases.pictures[0])))
 
     def look(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to load the model, and return this work. `mapping` needs a model that has been loaded before."""
+        """Begin to load the model, and return this work. When it ends, the model's classes are known."""
 
         def work(on_count: OnCount) -> str:
             on_count(0, 0)
@@ -541,7 +541,7 @@ class EvaluationService:
         return map_classes(cases.labels, stored.identity.classes, kind, own_mapping, everywhere)
 
     def _answering(self, question: EvaluationQuestion, cases: Cases, stored: StoredModel) -> ClassMap:
-        """Return the result of `class_map`. It is marked if the model chooses among the classes of the labels only."""
+        """Return the result of `class_map`. `among_labels` is True if only classes with a label may be the answer."""
         mapping = self.class_map(question, cases, stored)
         among_labels = question.among_labels and mapping.kind == "classification" and bool(mapping.left_over)
         return replace(mapping, among_labels=among_labels)

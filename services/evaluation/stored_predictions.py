@@ -33,7 +33,7 @@ NONE: Numbers = np.zeros(0, np.int64)
 K = TypeVar("K")
 T = TypeVar("T")
 MODELS_HELD = 2
-"""Maximum number of models of a task with cached answers: 250 MB each for 125,000 images and 1,000 classes."""
+"""Maximum number of cached models of a task. A model with 1,000 classes needs 250 MB for 125,000 images."""
 
 LOOKED_AT_ONCE = 4096
 """Number of images whose probabilities are processed at a time."""
@@ -90,7 +90,7 @@ class _ReadImages:
 
 @dataclass
 class _Rows:
-    """A table of what is stored about the images that one model has read, column by column."""
+    """A table with one row for each image that one model has read. Each column is an array."""
 
     columns: tuple[NDArray[Any], ...]
     images: _ReadImages = field(default_factory=_ReadImages)
@@ -120,7 +120,7 @@ class _PixelCounts:
     keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     """For each row in `order`, one number that stands for the pair of image and mask. The numbers ascend."""
     _numbers: tuple[list[str], Numbers] | None = None
-    """Masks of the images looked up last, and their numbers in `mask`."""
+    """Last lookup: SHA-256 of the masks, then the number of each mask; -1 if `mask` lacks the mask."""
 
     def add(self, new: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
         from scipy import sparse
@@ -168,7 +168,7 @@ class ModelAnswers:
         self._lock = threading.Lock()
 
     def classified(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> ClassifierAnswers:
-        """Return a classifier's answers for a subject's images with a label."""
+        """Return a classifier's answers for the labelled images of a subject."""
         with self._lock:
             stored = self._probabilities_of(model, cases)
             row = stored.images.of(cases, images)
@@ -221,7 +221,7 @@ class ModelAnswers:
         return SegmenterCounts(place, Pixels(images.source[place], counts))
 
     def pairs(self, key: str, cases: Cases, images: Images) -> tuple[sparse.csr_array, Numbers]:
-        """Return the pixel counts of the segmenter with this `key`, by row, and the row of each image; -1 for none."""
+        """Return the pixel counts of the segmenter `key`, and each image's row in these counts; -1 for no row."""
         with self._lock:
             stored = self._counts(key)
             return stored.pairs, stored.rows_of(cases, images)

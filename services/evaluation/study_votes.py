@@ -95,7 +95,7 @@ def chosen_words(studies: Sequence[StudyVotes], subject_filter: str) -> str:
 
 
 def votes_of(data: StudyData, title: str, chosen: tuple[str, ...]) -> StudyVotes:
-    """Return the single votes of a study that count, and the answers to its control items."""
+    """Return a study's counted votes, and the answers to its control items."""
     rules = data.study.rules
     telling = [one for one in rules.questions if one.valid and not one.follows]
     items = {item.id: item for item in data.items}

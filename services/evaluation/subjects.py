@@ -1,7 +1,7 @@
 """The images of a subject (an evaluation's images) as columns: originals, test cases and reconstructions, with label,
 source, split and mask. A reconstruction is a source redrawn with an unchanged caption, and never counts as a test
-case. `Recipe.control` of a recipe names the other recipe that draws its reconstructions. An evaluation uses
-reconstructions of its sources from the whole workspace, if a test case has the same profile, method and start.
+case. `Recipe.control` of a recipe names the other recipe that draws its reconstructions. An evaluation takes
+reconstructions of its sources from the whole workspace. Some test case has their profile, method and `STARTS` key.
 
 A rejected image counts in no figure of any subject: a fault on it is not the model's. A released version of a test set
 keeps its rejected images. The figures of the version exclude them, and a note says how many they are.
@@ -110,13 +110,13 @@ STARTS: Mapping[str, str] = {"noise": "from noise", "inverted": "from the invert
 
 @dataclass(frozen=True)
 class Method:
-    """A way to make test cases: a recipe, and what it draws from (noise or the inverted source) if this differs."""
+    """A recipe that makes test cases. If its test cases have several starts (keys of `STARTS`), `start` names one."""
 
     recipe: str
     start: str = ""
 
     def of(self, image_filter: ImageFilter) -> ImageFilter:
-        """Return `image_filter`, narrowed to images that have this recipe and start."""
+        """Return `image_filter`, narrowed to images that this method made."""
         own: dict[Facet, tuple[str, ...]] = {**image_filter.facets, "recipe": (self.recipe,)}
         if self.start:
             own["start"] = (self.start,)
@@ -168,7 +168,7 @@ class Cases:
     way: Numbers
     """Number of the control set: reconstructions by the same recipe and with the same start; -1 if there are none."""
     control_way: Numbers
-    """Number of each reconstruction's control set. `way` has the same number for test cases to compare with the set."""
+    """Number of each reconstruction's control set. Test cases with this number in `way` are compared with the set."""
     rejected: Numbers
     """Rows in `table` of the rejected test cases, which count in no figure of an evaluation."""
     without_control: str
@@ -289,7 +289,7 @@ class _Reading:
         and the same start: noise or the inverted source. A test case has the number of the set to compare with."""
         self._control_methods = [one.method for one in control_recipes() for _ in range(starts)]
         self._left_out = {"unlabelled": 0}
-        """Numbers of images that `templates/left-out.txt` puts into sentences, by the names of its variables."""
+        """Number of images for each reason to leave images out. Reasons are variables of `templates/left-out.txt`."""
         self._labels, self._splits = table.labels, table.splits
         self._masks, self._mask_classes = table.masks, table.mask_classes
         if rows:  # labels, splits and masks of the version come first

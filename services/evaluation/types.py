@@ -62,7 +62,7 @@ class SubjectView:
     cases: int
     """Number of generated images, without reconstructions."""
     controls: int
-    """Number of reconstructions of the same sources, anywhere in the workspace."""
+    """Number of reconstructions that the images are compared with. They may come from any run in the workspace."""
     splits: tuple[str, ...]
     """Splits of the sources, including `WITHOUT_SPLIT`. If there are several, one must be chosen."""
     problem: str
@@ -125,8 +125,8 @@ class Cell:
     """Name of the row: a class (for confusion, the true one), edit type, keyword or alternative; "" for all."""
     said: str = ""
     """Predicted label; "" for none of the labels. For "confusion", the prediction is about the image; for "confusion
-    before", about the image's original. For a segmenter, the cell links to images where the share of the class's pixels
-    that get this label is above 0 and at least average. The table of confusions shows the average share."""
+    before", about the image's original. A segmenter's table of confusions shows the label's mean share of the class's
+    pixels. The cell links to images whose share is above 0 and not below the mean share."""
     only_wrong: bool = False
     """True to count only wrong cases: for a segmenter, those that lose the class; for edits, newly wrong ones."""
 
