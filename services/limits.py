@@ -29,11 +29,11 @@ class TooMany(Exception):
 
 
 class Limiter:
-    """Refuses an address after `attempts` failures within `seconds`, and all new addresses after `in_all`.
+    """Refuses an address after `attempts` failures of this address within `seconds`. Thread-safe.
 
-    `in_all` stops a person with many addresses. 0 means thirty times `attempts`. An address that signed in before
-    is exempt from `in_all`: otherwise a stranger could lock everybody out by failing on purpose. At most twice `in_all`
-    failures are stored. Thread-safe.
+    After `in_all` failures of all addresses within `seconds`, refuses every address that never signed in. This stops a
+    person with many addresses. A stranger cannot lock everybody out by failing on purpose. If `in_all` is 0, the limit
+    is 30 * `attempts` failures. At most twice `in_all` failures are stored.
     """
 
     def __init__(

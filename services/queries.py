@@ -173,7 +173,7 @@ class Queries:
 
     @does("count-test-cases", Query)
     def count_test_cases(self, filter: Annotated[Filter, Field(description=_ALL_PARTS)] = NO_FILTER) -> Plain:
-        """Count the test cases of all runs that match a filter: in total, and for each value that a filter can name."""
+        """Count matching test cases in all runs. Returns a total, and a count for each value of a filter's parts."""
         catalogue = self._workspace.catalogue
         count, facets = catalogue.count(filter), catalogue.facets(filter)
         scores: Plain | None = None  # if no image was ever scored

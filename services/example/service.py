@@ -188,14 +188,14 @@ class ExampleWorkspace:
 
     @does("remove-example")
     def remove(self) -> ExampleView:
-        """Remove the data of the example. Parts that people's own work uses stay, and are reported."""
+        """Remove the example's data. Keep and report data that people have used for their own work."""
         self.stop()
         if self._workspace.example.record() is not None or self._at_work() is not None:
             self.work.begin(REMOVING, ABOUT, self._remove)
         return self.view()
 
     def wait(self, seconds: float) -> ExampleView:
-        """Wait until the example is no longer being made or removed, at most `seconds`, and return its state."""
+        """Wait until the current work on the example ends, but at most `seconds`. Return the example's state."""
         at_work = self._at_work()
         if at_work is not None:
             self.work.wait(at_work.id, seconds)

@@ -46,7 +46,7 @@ class DoneTogether:
     done: tuple[str, ...]
     """Ids of the runs for which the command was done. Work on a run may still be queued."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """The other runs: by run id, one sentence on why the command was not done."""
+    """Maps the id of each run on which the command was not done to the reason, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class TogetherState:
     seconds: float | None
     """Estimated seconds to make these images; None if unknown."""
     shown: str
-    """A hash of the planned images of all gates, to detect later changes; "" if there are none."""
+    """A hash of the images planned in these runs, to detect later changes; "" if no run has a plan to approve."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ class BulkRuns:
 
     @does("together-defaults", TogetherCommand)
     def put_defaults_back(self, runs: RunIds, sections: Sections) -> DoneTogether:
-        """Reset sections of the settings of several runs to the profile's."""
+        """Reset settings of several runs, by section, to the values in the profile."""
         put_back = self._settings.put_defaults_back
         return self._each(runs, lambda run_id: put_back(DefaultSettings(run=run_id, sections=sections)))
 

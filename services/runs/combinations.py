@@ -58,8 +58,8 @@ def grid_of(
     run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool, prompts: PromptSet
 ) -> Grid | None:
     """Return the possible edits of a run; None if the run has no caption or no ticked alternatives. `fresh` is True if
-    the present captions are up to date. Then `Grid.planned` has the combinations of these captions. Otherwise, it has
-    the combinations that the next run of the stage would use. `history` holds the versions of the stage's value.
+    the counterfactual captions are up to date. Then `Grid.planned` has their combinations. Otherwise, `Grid.planned`
+    has the combinations for the captions to write next. `history` holds all versions of the captions.
     """
     caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
     if caption is None or alternatives is None or "alternatives" not in recipe_of(run.recipe).names:

@@ -109,7 +109,7 @@ class Exchange:
         runs = [self._workspace.runs.get(run_id) for run_id in dict.fromkeys(run_ids)]
         if not any(accepted_of(run) for run in runs):
             which = "This run has" if len(runs) == 1 else "These runs have"
-            raise UserError(f"{which} no accepted image yet: accept images, then save them.", field="runs")
+            raise UserError(f"{which} no accepted image to save: accept an image first.", field="runs")
         lines = []
         what = name_of_file(runs[0].name) if len(runs) == 1 else f"{len(runs)}-runs"
         name_of_zip = f"{what}-accepted-{datetime.now(UTC):%Y-%m-%d}.zip"

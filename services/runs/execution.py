@@ -139,9 +139,9 @@ class Execution:
 
     @does("run", RunStage)
     def run_stage(self, sent: RunStage) -> None:
-        """Run one text stage, even if its value is fresh. A value that a person wrote is replaced only with `force`;
-        else CanBeInsistedOn is raised. One request to the model may fill later stages too. Then empty and stale later
-        stages are run as well. None of these later stages is run if a person wrote the value of one of them.
+        """Run one text stage, even if its value is fresh. If a person wrote the value, raises
+        CanBeInsistedOn; `force` replaces the value instead. The same request to the model may also fill later stages.
+        If a person wrote the value of such a later stage, the request fills only the stage that was asked for.
         """
         if not sent.force and self._holds_edit(self.workspace.runs.get(sent.run), sent.stage):
             message = (
@@ -190,8 +190,8 @@ class Execution:
         return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
     def run_among_others(self, run: str) -> None:
-        """Run the empty or stale text stages of a run that is started together with others. If the models do not fit
-        into memory together, the job queues again before it uses another model. So all runs load each model once.
+        """Run the empty or stale text stages of a run that is started together with other runs. If memory is too small
+        for all models, the job queues again before it changes the model. So one load of a model serves all runs.
         """
         self.start(run, recipe_of(self.workspace.runs.get(run).recipe).names, waits=not self.driver.models.fit_together)
 
