@@ -93,7 +93,7 @@ class RunService:
         return OpenedRun(self.workspace.runs.duplicate(run))
 
     def settings(self, run: Run, recipe_name: str = "") -> Settings:
-        """Return a run's settings for its recipe or `recipe_name`; the profile's settings if these do not fit."""
+        """Return a run's settings for a recipe, or the profile's settings if the recipe rejects the run's settings."""
         recipe = recipe_of(recipe_name or run.recipe)
         try:
             return recipe.settings_in(self.profile, run.settings)
@@ -143,7 +143,7 @@ class RunService:
             return image.size
 
     def listing(self, find: str = "") -> Listing:
-        """List the runs whose name or label contains `find`, in any case."""
+        """List the runs whose name or label contains `find`. Capital letters are treated as small letters."""
         find = " ".join(find.split())
         total = self.workspace.runs.count()
         return Listing(
@@ -205,8 +205,8 @@ class RunService:
         if busy and len(runs) == 1:
             raise UserError("This run is being worked on: wait for it or cancel it, then delete it.")
         if busy:
-            what = "One of these runs is" if len(busy) == 1 else f"{len(busy)} of these runs are"
-            raise UserError(f"{what} being worked on: wait or cancel, then delete them.", field="runs")
+            what = "One of these runs is busy" if len(busy) == 1 else f"{len(busy)} of these runs are busy"
+            raise UserError(f"{what}. Wait until the work ends or cancel the work, then delete the runs.", field="runs")
         self.workspace.runs.remove(*runs)
 
     @does("restore-runs", keeps=True)

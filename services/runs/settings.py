@@ -152,7 +152,7 @@ class RunSettings:
                     self._notes.tell(command.run, stage, edit_conflicts.settings_conflict(news, mine))
 
     def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
-        """Return the valid changed settings. Raises UserError if they are invalid, or the change prevents drawing."""
+        """Convert values to settings. Raises UserError if a value is invalid, or if the change prevents drawing."""
         try:
             settings = recipe.settings.model_validate(plain)
         except ValidationError as error:
@@ -190,7 +190,7 @@ class RunSettings:
         self._set_prompt(sent, "")
 
     def _set_prompt(self, command: PromptEdit, template: str) -> None:
-        """Save a prompt template, or "" for the profile's. If another page changed it since, a notice is shown."""
+        """Save a prompt template; "" restores the profile's template. A notice reports a change by another page."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             name = _prompt_name(recipe_of(run.recipe), command)

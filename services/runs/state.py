@@ -87,7 +87,7 @@ class StageNotes:
             self._notices[run_id, stage] = text
 
     def failures(self, run_id: str) -> tuple[Failure, ...]:
-        """Return the failed images and text stages of a run. They are kept, so that a retry takes the next seed."""
+        """Return the failed images and text stages of a run."""
         with self._lock:
             return tuple(failure for (of_run, *_), failure in self._failures.items() if of_run == run_id)
 
