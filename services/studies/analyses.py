@@ -82,7 +82,7 @@ class Analyses:
         return found.stamp == self._stamp(found.data.study.id)
 
     def changed(self) -> None:
-        """Discard all analyses after a lead's change. A change to a worker's record affects every study."""
+        """Discard the analyses of all studies. Called when a study lead has changed a study or a worker's record."""
         with self._lock:
             self._changes += 1
             self._kept = Latest(KEPT)

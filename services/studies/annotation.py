@@ -136,7 +136,7 @@ Key = Annotated[str, _line(LONGEST_KEY)]
 
 
 class WorkerCommand(Command):
-    """A command of a worker. The page's session sets the field `worker`, never the request."""
+    """A command of a worker. The server sets `worker` from the page's session. A request cannot set `worker`."""
 
     worker: str = Field(description="The pseudonym of the worker")
 
@@ -403,7 +403,7 @@ class AnnotationService:
         return self._without(study, enrolment, "done", text)
 
     def _claim(self, study: Study, worker: str, kind: ItemKind) -> Assignment | None:
-        """Lease the next item whose pictures can be read. Unreadable ones are set aside and reported to the lead."""
+        """Lease the next item with readable pictures. Items with unreadable pictures are skipped and logged."""
         assignments = self._studies.assignments
         assignments.lost = frozenset(sha for sha in assignments.lost if not self._is_whole(sha))
         while (claimed := assignments.claim(study.id, worker, kind)) is not None and (lost := self._lost(claimed.item)):

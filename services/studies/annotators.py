@@ -81,9 +81,9 @@ class Join(Command, name="join"):
 
 
 class _Tries:
-    """Limits failed tries with codes and links, per address. The limit for one wrong text blocks only this text,
-    so that one person does not block a school class behind the same address. The limit for all wrong texts together is
-    so high that mistyping does not reach it. Guessing is still hopeless, since a code has 80 random bits.
+    """Limits failed tries with codes and links, per address. A wrong code that is repeated is soon blocked,
+    but other codes from the address still work: a school class often shares an address. The limit for all wrong codes
+    of an address is so high that typing errors do not reach it. Guessing is hopeless: a code has 80 random bits.
     """
 
     def __init__(self) -> None:
@@ -233,7 +233,7 @@ class PictureTokens:
         return sha if expected or any(sha in shas for shas in judging.values()) else None
 
     def known(self, worker: str, sha: str) -> str:
-        """Return the token of a picture for a worker if `give` has made it valid; otherwise ""."""
+        """Return the token that `give` returned for this worker and this picture; "" if there is no such token."""
         token = self._token(worker, sha)
         return token if self._known.get(token) else ""
 

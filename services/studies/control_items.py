@@ -1,13 +1,13 @@
 """Control, quiz and training items that the studio makes from source images, kept up to date with their draft.
 
 Items that a person gave stay unchanged. If a person gave all items of a kind, the studio makes none of this kind.
-Items that a person removed or marked are not made again.
+If a person removes an item or changes its kind, the studio does not make an equal item later.
 
-No two made items show equal pictures. An annotator could recognise a repeated picture, and conclude that its item has a
-known answer. If there are fewer source images than items to make, a source image is used again in a disguise: with
-changed light and colours, as in generated images. If the study shows the source beside an item, even the first use is
-disguised. A disguise changes only brightness and colour, by the same amount everywhere, so that content and positions
-stay. A picture of a training item is in no control or quiz item.
+The studio never shows equal pictures in two of its items. Annotators who recognise a picture could conclude that the
+item has a known answer. If there are too few source images, the studio disguises a source image to use it in another
+item. If the study shows source images beside the items, each use of a source image is disguised. A disguise changes
+brightness and colour by the same amount in the whole picture. Content and positions stay. Control and quiz items never
+show a picture of a training item.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
 
 
 def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
-    """Record in the rules that the studio must not make the items `gone` again, neither as control nor as quiz nor as
-    training items. Items that a person gave, and items that equal one in `stay`, are not recorded.
+    """Record the items `gone` in the rules. The studio then makes no equal control, quiz or training items. Only items
+    that the studio made are recorded. Items that equal an item in `stay` are not recorded.
     """
     rules = studies.get(study_id).rules
     staying = {what_it_shows(item) for item in stay}

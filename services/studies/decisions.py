@@ -49,7 +49,7 @@ class Adjudicated:
 
 
 def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the questions of items that have no consensus and get no more votes. Rating questions are left out."""
+    """Return the disagreements that are left without a consensus after voting. Rating questions are left out."""
     scales = _scales(report)
     return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
 

@@ -27,13 +27,13 @@ def form_state(study: Study) -> str:
 
 @dataclass(frozen=True)
 class _TabSaves:
-    """The latest saves of a draft, all by one page."""
+    """The page that saved a draft last, and states of the form before and after the page's saves."""
 
     tab: str
     now: str
     """State of the form after the page's last save."""
     earlier: tuple[str, ...]
-    """Earlier form states that the page may still send as `based`. No other page has changed the form after them."""
+    """The form's states before these saves. A request of this page may still be based on such a state."""
 
 
 class DraftSaves:
@@ -61,7 +61,7 @@ class DraftSaves:
         )
 
     def note(self, before: Study, after: Study, tab: str, number: int, as_typed: bool) -> None:
-        """Record a page's save. `as_typed` is True if the save changed nothing but the typed form."""
+        """Record a page's save. `as_typed` is True if the save changed only fields that the user filled in."""
         if not tab:
             return
         self._taken.put((before.id, tab), number)

@@ -75,7 +75,7 @@ class DrawsIntoDraft(DraftCommand, ItemDraw):
 
 
 class DrawsItems(StudyCommand, ItemDraw):
-    """A command about the test cases that a study can draw by a filter."""
+    """A command about the test cases that match a filter, from which a study can take a sample."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class DrawnItems:
 
 @dataclass(frozen=True)
 class FilterNote:
-    """Numbers of the test cases that a draw can use, with a description in words."""
+    """Number of test cases from which a study can take a sample (`free`), also as a sentence (`words`)."""
 
     words: str
     free: int
@@ -337,7 +337,7 @@ class StudyDrafts:
 
     @does("draw-items", DrawsIntoDraft)
     def draw(self, sent: DrawsIntoDraft) -> DrawnItems:
-        """Draw test cases by a filter and add them to the draft. Raises UserError if there are none."""
+        """Add a sample of the test cases that match a filter to the draft. Raises UserError for an empty sample."""
         words = ""
 
         def add() -> None:

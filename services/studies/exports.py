@@ -95,7 +95,7 @@ def truth_csv(study: StudyExport) -> bytes:
 
 
 def payment_csv(study: StudyExport) -> bytes:
-    """Return a CSV with each worker's amount of work and its approval, so that a panel can pay its participants."""
+    """Return a CSV for paying the workers: for each worker, the amount of work and the approval of the work."""
     participants = study.workspace.studies.panels.participants(study.data.study.id)
     return _csv(tables.payment_rows(study.data, participants), tables.PAYMENT_COLUMNS)
 
@@ -327,7 +327,7 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
 
 
 def _check(data: StudyData) -> None:
-    """Check that pages and exports can show a study, by making its tables. Raises the error if one fails."""
+    """Make the tables of a study as a check. Raises an error if a page or an export could not show the study."""
     check_rules(data.study.rules)
     paragraph(analyse(data))
     tables.answer_rows(data)

@@ -34,7 +34,7 @@ MOST_FILES = 20_000
 MOST_UNPACKED = 8_000_000_000
 """Maximum bytes of all files of a zip, as declared in the zip."""
 MOST_LIST = 50_000_000
-"""Maximum bytes of a list or a file of votes."""
+"""Maximum bytes of a file that lists items, contains votes or describes an exported study."""
 LISTS = ("items.csv", "metadata.csv")
 """Names that mark the list of items, if a zip or folder has several CSV files."""
 _SHA = re.compile(r"[0-9a-f]{64}")
@@ -233,7 +233,7 @@ def _the_list(lists: Sequence[str]) -> str:
     known = [name for file in LISTS for name in lists if name.rpartition("/")[2].lower() == file]
     if known or len(lists) == 1:
         return (known or list(lists))[0]
-    raise UserError("There are several CSV files: call the one that lists the images items.csv.")
+    raise UserError("There are several CSV files. Rename the CSV file with the list of images to items.csv.")
 
 
 class _Pictures:

@@ -60,7 +60,7 @@ class AskForVotes(StudyCommand, name="ask-for-votes"):
 
 
 class AddItems(StudyCommand, ItemDraw, name="add-items"):
-    """Draw more test cases into a started study, and add control items made from their sources."""
+    """Add a sample of test cases to a started study, and control items made from the test cases' source images."""
 
 
 class MakeCodes(StudyCommand, name="make-codes"):
@@ -211,8 +211,8 @@ class StudyLifeCycle:
         self._studies.note("items drawn", words, study.id)
 
     def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], tuple[NewItem, ...], str]:
-        """Return the drawn items, their control items, and a sentence on the draw. Raises UserError if they cannot be
-        added.
+        """Return a sample of items, control items for the sample, and a description of the sample. Raises UserError
+        if the study cannot take the sample.
         """
         new, words = self._drafts.drawn(study, sent)
         with in_words():

@@ -673,7 +673,7 @@ def test_a_folder_comes_in_and_a_study_goes_out_on_the_command_line(
     assert said.out.startswith("1 image added. 1 image is not in the list, and left out.\n")
     assert f"{study_id}  draft     Birds" in said.out
     assert said.err.splitlines() == [
-        "There are several CSV files: call the one that lists the images items.csv.",
+        "There are several CSV files. Rename the CSV file with the list of images to items.csv.",
         f"{tmp_path / 'out.zip'} exists already: choose another file name.",
     ]
     assert zipfile.ZipFile(tmp_path / "out.zip").testzip() is None
