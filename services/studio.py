@@ -60,7 +60,7 @@ Service = TypeVar("Service")
 
 
 class Studio:
-    """All services of a workspace, one of each, for the handlers of requests. Templates of pages get only values."""
+    """All services of a workspace. Handlers of requests call the services and give the results to page templates."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from services.commands import Missing
 
 KEPT_SECONDS = 3600.0
 LOOK_SECONDS = 60.0
-"""Seconds between two checks for results to drop."""
+"""Interval in seconds at which the queue discards old results."""
 MOST_WAITING = 20
 """Maximum number of pieces of work that wait or run at the same time. Further ones are refused."""
 log = logging.getLogger(__name__)

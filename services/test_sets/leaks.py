@@ -1,8 +1,8 @@
 """Checks whether a model was trained on images of a test set, by comparing the test set with a folder of training
 images.
 
-The report lists each file that equals a test image, looks like one, or is a mirrored, cropped, shifted or marked copy
-of one. It also lists files that cannot be read.
+The report lists each file that equals or resembles a test image. A file also counts if it shows a test image mirrored,
+cropped, shifted or with a mark drawn on it. The report also lists files that cannot be read.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def check_folder(
 
 
 class _Index:
-    """Images of a version on which no model may be trained, and their sources, prepared for comparisons."""
+    """Hashes of the images that no model may be trained on: a version's images outside "train", and their sources."""
 
     def __init__(self, workspace: Workspace, version: SetVersion) -> None:
         entries = [entry for entry in workspace.test_sets.entries(version.number) if entry.split != "train"]
@@ -147,7 +147,7 @@ class _Index:
 
 
 def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
-    """Return a report row if a hash of the file matches, or if it cannot be compared; else the file's small copy."""
+    """Return a report row if the file is unreadable or matches by a hash. Otherwise, return its reduced picture."""
     file = _named(path, folder)
     if not path.is_file():  # a broken link, or a pipe, which would block this program
         return LeakRow(file, "not compared", reason="This is no file, or a link to a missing file.")

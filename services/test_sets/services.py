@@ -24,7 +24,7 @@ class TestSetServices:
         commands.take_on(self.versions)
         commands.take_on(self.drafts)
         self.exports, self.work = SetExports(workspace, changes), WorkQueue(changes)
-        """`exports` makes zips of versions. `work` queues splits, releases and checks of large sets, by set id."""
+        """`exports` makes zips of versions. `work` is a queue of long tasks: to split, release or check a large set."""
         self.stored = workspace.test_sets
         """Stored sets with their versions and entries."""
         self.set_of, self.version_of = partial(set_of, workspace), partial(version_of, workspace)

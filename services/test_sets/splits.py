@@ -54,13 +54,12 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
     allow, in total and for each label.
 
     The groups are assigned one by one, the largest first. Groups of equal size come in an order drawn with `seed`. A
-    group goes to the split with the greatest lack of images with the group's labels. This is iterative stratification
-    (Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011) for groups with several
-    labels. Labels alone are not enough if a label has few images: a fifth of three images is less than one, so the
-    largest split would get all three. So a group goes only to a split whose size the group brings closer to the wanted
-    size, and no split stays empty while there are groups for it.
+    group goes to the split that lacks most images with the group's labels. This is iterative stratification (Sechidis,
+    Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011) for groups with several labels. If a
+    label has few images, this rule would give all of these images to the largest split. So a nearly full split gets no
+    group: the split must lack at least half as many images as the group has. The last groups go to empty splits.
 
-    With `keep`, a group that has a split keeps it; no group may have two splits. At least one share must be above 0.
+    With `keep`, groups keep the splits that they have. No group may have two splits. At least one share must exceed 0.
     """
     total = sum(shares.values())
     share_of = {split: share / total for split, share in shares.items() if share > 0}
