@@ -162,7 +162,7 @@ def _read_contents(archive: zipfile.ZipFile, source: Path) -> BackupContents:
             raise UserError(f"{source} was written by a newer version; update this program.")
         return from_plain(BackupContents, data)
     except (KeyError, ValueError, TypeError, AttributeError, *_BROKEN) as error:
-        raise UserError(f"{source} is not a whole backup (its {MANIFEST} is missing); take another one.") from error
+        raise UserError(f"{source} is not a whole backup (its {MANIFEST} is missing); use another backup.") from error
 
 
 def _extract(archive: zipfile.ZipFile, name: str, target: Path, sha: str, source: Path) -> None:
@@ -173,9 +173,9 @@ def _extract(archive: zipfile.ZipFile, name: str, target: Path, sha: str, source
             file.flush()
             os.fsync(file.fileno())
     except (KeyError, *_BROKEN) as error:
-        raise UserError(f"{source} is damaged ({name} cannot be read); take another backup.") from error
+        raise UserError(f"{source} is damaged ({name} cannot be read); use another backup.") from error
     if file_hash(target) != sha:
-        raise UserError(f"{source} is damaged ({name} does not fit its hash); take another backup.")
+        raise UserError(f"{source} is damaged ({name} does not fit its hash); use another backup.")
 
 
 @contextmanager
@@ -185,7 +185,7 @@ def _opened(source: Path) -> Iterator[zipfile.ZipFile]:
     except OSError as error:
         raise UserError(f"{source} cannot be read ({error.strerror or error}); name a backup's zip file.") from error
     except zipfile.BadZipFile as error:
-        raise UserError(f"{source} is not a whole zip file; take another backup.") from error
+        raise UserError(f"{source} is not a whole zip file; use another backup.") from error
     with archive:
         yield archive
 

@@ -133,7 +133,7 @@ class Images(ImageFiles):
         return tuple(sorted(names - known))
 
     def sizes(self, shas: Iterable[str | None]) -> dict[str, tuple[int, int]]:
-        """Return (width, height) by hash for those of these images that are stored. No file is opened."""
+        """Return (width, height) by hash. Images that are not stored are left out. No file is opened."""
         query = "SELECT sha, width, height FROM images WHERE sha IN (SELECT value FROM json_each(?))"
         rows = self._database.read(lambda db: db.execute(query, [json.dumps(list(shas))]).fetchall())
         return {sha: (width, height) for sha, width, height in rows}
@@ -147,7 +147,7 @@ def keep_image(db: Db, image: StoredImage) -> None:
 def file_name(sha: str) -> str:
     """Return the file name of an image. Raises UserError unless `sha` is 64 hexadecimal digits (so never a path)."""
     if not _SHA.fullmatch(sha):
-        raise UserError(f"{sha[:80]!r} is not the name of an image; it has 64 hexadecimal digits.")
+        raise UserError(f"{sha[:80]!r} is not the name of an image. Such a name has 64 hexadecimal digits.")
     return f"{sha}.png"
 
 

@@ -135,7 +135,7 @@ class Workspace:
         """Reserve the workspace for this server within the `with` block. Two servers would draw each approved image
         twice.
 
-        Raises UserError with the other server's address if one has reserved the workspace.
+        Raises UserError if another server has reserved the workspace. The message names this server's address.
         """
         path = self._presence.folder / SERVER
         with path.open("a+", encoding="utf-8") as file:

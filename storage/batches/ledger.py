@@ -158,7 +158,7 @@ class Batches(Repository):
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
-        """Skip the images in `left` (reason by id), plan skipped images in `back` again, and add images in `work`."""
+        """Skip images (`left`: reason by id), restore skipped images (`back`) and add images (`work`) to a batch."""
         time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ?"
         for one, reason in left.items():
             db.execute(f"{change} AND (state = 'planned' OR reason = ?)", ["skipped", reason, time, one, WAITS])
@@ -362,7 +362,7 @@ class Batches(Repository):
 
     @read
     def minutes(self, db: Db, batch: int, stage: Pass, most: int = 60) -> tuple[tuple[str, int], ...]:
-        """Return (minute in UTC, number of pieces finished in it) for the latest `most` minutes with finished work."""
+        """Return up to `most` pairs (minute in UTC, number of finished results), latest first, without idle minutes."""
         query = "SELECT minute, number FROM batch_minutes WHERE batch = ? AND pass = ? ORDER BY minute DESC LIMIT ?"
         return tuple(db.execute(query, [batch, stage, most]).fetchall())
 

@@ -70,7 +70,7 @@ class CaseTable:
     images: Texts
     """SHA-256 of each image."""
     sources: Texts
-    """SHA-256 of each source image; index -1 if the workspace has no source of the image."""
+    """SHA-256 of each image's source image. An image without a source image has no text here."""
     runs: Texts
     segmentation: NDArray[np.bool_]
     recipes: Texts

@@ -55,7 +55,7 @@ _QUERIES = DataTable(__file__, str)
 
 
 class Catalogue(Repository):
-    """The images of a workspace that people can curate: imports, and test cases of runs that are not deleted."""
+    """The images that people can curate: imported images and test cases. Deleted runs' test cases are left out."""
 
     def __init__(self, database: Database, images: Images) -> None:
         super().__init__(database)
@@ -190,7 +190,7 @@ class Catalogue(Repository):
 
     @read
     def scores(self, db: Db, image_filter: ImageFilter, threshold: float) -> ScoreCounts:
-        """Count matching images by validity score: from `threshold` up, below, without score, and by histogram bar."""
+        """Count matching images whose validity score is at least `threshold`, lower, or missing. Add a histogram."""
         selection = Selection(db, replace(image_filter, scores=()))
         whole, scored = selection.whole, selection.having("measure", [SCORE])
         high, low = ((whole & selection.scored(ScoreBand(*ends))) for ends in ((threshold, None), (None, threshold)))

@@ -149,7 +149,7 @@ class Decisions(Repository):
         session: int | None = None,
         key: str = "",
     ) -> Change:
-        """Accept or reject images, or withdraw verdicts with "open".
+        """Accept or reject images, or withdraw the images' verdicts (`verdict` "open").
 
         An image that already has the verdict is recorded again only with another reason. With a `session`, the default
         author is the session's author. If an earlier decision has the same `key`, return its result and change nothing.
@@ -180,7 +180,7 @@ class Decisions(Repository):
 
     @write
     def take_back(self, db: Db, decision: int = 0, author: str = "", key: str = "") -> TakenBack:
-        """Undo a decision, except on images where a later decision replaced it. No other undone decision comes back.
+        """Undo a decision. Images that a later decision changed stay as they are. Other undone decisions stay undone.
 
         With `decision` 0, undo this author's latest decision in force. The undo is a decision too and can be undone.
         `key` works as in `review`. Raises UserError if the decision is unknown or undone, or if there is none to undo.
@@ -199,7 +199,7 @@ class Decisions(Repository):
 
     @read
     def all(self, db: Db, limit: int = 100, after: int = 0, author: str | None = None) -> tuple[Decision, ...]:
-        """Return up to `limit` decisions, latest first. With `after`, return only those before decision `after`."""
+        """Return up to `limit` decisions, latest first. `after` is the id of the last decision of the previous page."""
         return records(db, Decision, _QUERIES["listed"], {"after": after, "author": author, "limit": limit})
 
     @read
@@ -223,8 +223,8 @@ class Decisions(Repository):
 
     @read
     def repeatable(self, db: Db, session: int, waits: int) -> tuple[int, ...]:
-        """Return images to show again in a session. The person last judged each image by a decision about one image
-        only, at least `waits` decisions ago. The image still has a verdict, and was not shown again before.
+        """Return images that a session can show a second time. The person last judged each image in a decision of its
+        own, and made at least `waits` decisions since. The images still have a verdict and were shown once.
         """
         return tuple(entry for entry, _ in _repeatable(db, session, waits))
 
@@ -316,7 +316,7 @@ def _require_classified(db: Db, entries: Sequence[int]) -> None:
     if without:
         many = count_of(without, "image", "belongs")
         raise UserError(
-            f"Only images of classifications can have a label, but {many} to a segmentation. Choose other images.",
+            f"{many} to a segmentation. Only images of classifications can have a label. Choose other images.",
             field="label",
         )
 
@@ -374,11 +374,11 @@ def _chain(db: Db, decision: int) -> list[Row]:
 
 
 def _rows_after(db: Db, first: Row) -> list[tuple[str, Row]]:
-    """Return (table, new row) pairs for the next undo of a chain: a decision `first`, its undo, the undo of that, etc.
+    """Return rows to insert, as (table, row), that undo the decision `first`. If `first` is undone, redo `first`.
 
-    A new row repeats the latest row that is in force after this undo. A row is in force if its decision is in force, or
-    if no decision wrote the row. If no row is in force, the new row has default values. Rows that an undo of a decision
-    wrote are never repeated. Rows that an undo in the history of a run wrote can be repeated.
+    A new row copies the latest older row that is valid after this change. A row is valid if its decision is not undone
+    or if no decision wrote the row. Rows that an undo of a decision wrote are never copied. Without a valid row, the
+    new row has default values.
     """
     moved: list[tuple[str, Row]] = []
     for table, keys in _LOGS[first["kind"]]:

@@ -23,8 +23,8 @@ BYTES = CHUNK // 8
 BINS = 50
 """Number of bins for each unit of a measure. Figures of checks range from -1 to 1."""
 REVIEWS = 409_600.0
-"""Unit of the measures "reviewed" and "source". It has `BINS` bins of 8,192 numbers. "reviewed" is the row number of an
-entry's latest review. "source" is minus the catalogue number of the first entry with the same source."""
+"""Width of `BINS` bins of the measures "reviewed" and "source": a bin covers 8,192 numbers. "reviewed" is the number of
+the row of an entry's latest review. "source" is minus the catalogue number of the first entry with the same source."""
 SLACK = 1e-9
 """Distance from the end of a bin within which rounding may put a number into the neighbouring bin."""
 Bits = NDArray[np.uint8]
@@ -44,7 +44,7 @@ def listed(text: str | None) -> Numbers:
 
 
 def stored_places(places: Numbers) -> bytes:
-    """Return a chunk of a set in stored form. `places` are the places of the set's entries in the chunk, ascending."""
+    """Return a chunk of a set in stored form. `places` are the entries' numbers within the chunk, ascending."""
     if 2 * len(places) < BYTES:
         return places.astype("<u2").tobytes()
     return _bits(places, BYTES).tobytes()

@@ -1,7 +1,7 @@
 """Turn a catalogue filter into a set of entries, and walk through the set in an order. Reads only.
 
-A walk reads few entries that it does not show. Sets of facets are intersected, full text is searched some chunks at a
-time, and an order by figures goes bin by bin.
+A walk reads few entries that it does not show. It intersects stored sets of entries, searches full text in parts, and
+sorts entries in small groups with similar figures.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Selection:
         return number
 
     def by_entry(self, key: int | None, backwards: bool, left_out: Bits | None = None) -> Iterator[int]:
-        """Yield selected entries outside `left_out` by number. Start after the entry `key`, or at the first (None)."""
+        """Yield the numbers of selected entries in order, without `left_out`. `key` is the number to start after."""
         at = (1 << 62 if backwards else -1) if key is None else key
         first = min(max(at, 0) >> CHUNK_BITS, self.chunks - 1) // _PART
         parts = range(first, -1, -1) if backwards else range(first, -(-self.chunks // _PART))
@@ -454,10 +454,10 @@ def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = No
 
 
 def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
-    """Return the images that match a filter now. A review can keep this list while verdicts change what matches.
+    """Return the images that match a filter now. The result stays the same when verdicts change what matches.
 
-    A list of a million images takes 125 kB. For the order "information", seven more lists store the order. Other orders
-    are not stored: in "reviewed", an image moves when it gets a verdict.
+    A set of a million images takes 125 kB. For the order "information", seven further sets store the order. Other
+    orders are not stored. In the order "reviewed", an image therefore moves when it gets a verdict.
     """
     selection = Selection(db, image_filter)
     return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())

@@ -22,7 +22,7 @@ def require_run(db: Db, run_id: str) -> None:
 
 
 def run_exists(db: Db, run_id: str) -> bool:
-    """Return True if the run exists, even if it is removed."""
+    """Return True if the workspace stores this run. Deleted runs are stored too."""
     return first_row(db, "SELECT 1 FROM runs WHERE id = ?", [run_id]) is not None
 
 

@@ -164,7 +164,7 @@ class Runs(Repository):
 
     @write
     def set_recipe(self, db: Db, run_id: str, recipe: str) -> None:
-        """Change the recipe of a run, given by its name. The values of the run stay."""
+        """Give a run the recipe named `recipe`. The run keeps the values of its stages."""
         change_state(db, run_id, recipe=recipe)
 
     @write

@@ -95,7 +95,7 @@ class TestCases(Repository):
 
     @read
     def candidates(self, db: Db, cases: Sequence[int] | None = None) -> tuple[Candidate, ...]:
-        """Return these test cases in order, or all of them, oldest first. Test cases of deleted runs are left out."""
+        """Return test cases by id in this order, or all (None), oldest first. Deleted runs' test cases are left out."""
         numbers = None if cases is None else json.dumps(list(cases))
         rows = list(db.query(_QUERIES["candidates"], {"cases": numbers}))
         shas = {row[name] for row in rows for name in ("source_sha", "image_sha")}
@@ -201,7 +201,7 @@ def read_jobs(db: Db, run_id: str) -> tuple[Job, ...]:
 
 
 def _unknown_case(case_id: int) -> UserError:
-    return UserError(f"This workspace has no test case {case_id}; pick one from its run.", field="case")
+    return UserError(f"This workspace has no test case {case_id}. Open a run and pick a test case.", field="case")
 
 
 @lru_cache(maxsize=256)

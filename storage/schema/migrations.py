@@ -60,7 +60,7 @@ def m003_searches(db: Db) -> None:
 
 
 def m004_questions(db: Db) -> None:
-    """Store for which part of a person's question a search chose an image: the part's key, or "" for none. Add an index
+    """Add a column with the part of a person's question that made a search choose an image ("" for none). Add an index
     of the images that a search chose because they may show a weakness.
     """
     db.execute("ALTER TABLE batch_work ADD COLUMN asked TEXT NOT NULL DEFAULT ''")

@@ -263,10 +263,10 @@ class Assignments(Repository):
         return assignment
 
     def _most_seconds(self, row: Row, time: str, rules: Rules) -> float:
-        """Return the maximum number of seconds of a vote: the time since its lease, by the clock that gives more.
+        """Return the maximum seconds that a vote can have taken: the time since the worker got the item.
 
-        The server's clock may have been set back since the lease. `time.monotonic` stops while the machine sleeps, and
-        is unknown for another process's lease. If neither clock can tell, the maximum is the duration of a lease.
+        Two clocks measure this time, and the longer time is returned: the server's clock may have been set back, and
+        `time.monotonic` stops while the machine sleeps. Without any measured time, return the duration of a lease.
         """
         by_clock = (when(time) - when(row["accepted"])).total_seconds()
         leased_at = self._given.get(row["id"])

@@ -80,7 +80,7 @@ def import_vote(
 
 
 def _time(time: datetime) -> str:
-    """Return a time in stored form. Raises ValueError without a time zone: it would depend on the machine."""
+    """Return a time in stored form. Raises ValueError if the time has no time zone."""
     if time.tzinfo is None:
         raise ValueError("the times of a vote carry their zone")
     return time.astimezone(UTC).isoformat(timespec="microseconds")

@@ -174,7 +174,7 @@ class Workers(Repository):
 
     @write
     def readmit(self, db: Db, study_id: str, worker: str, reason: str) -> None:
-        """Let an excluded worker's votes count again. No item then counts more votes than the rules say."""
+        """Let an excluded worker's votes count again. On each item, only the first `rules.votes` votes count."""
         if _require_enrolment(db, study_id, worker).exclusion is None:
             return
         reason = checked_reason(reason, needed=False)
