@@ -147,7 +147,7 @@ def _margins(ratings: Ratings) -> dict[str, float]:
 
 
 def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
-    """Return δ² by pair of answers (c, k). δ adds votes on answers between c and k, and half the votes on c and k."""
+    """Return δ² by pair of answers (c, k). δ = number of votes between c and k + half of the votes for c and k."""
     distances = {}
     for (i, c), (j, k) in permutations(enumerate(answers), 2):
         between = sum(margins[g] for g in answers[min(i, j) : max(i, j) + 1])

@@ -24,7 +24,7 @@ def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int)
     The rules set the share of control items. Each stretch of 1 / share items has one control item. The place of the
     control item comes from a hash (SHA-256 of seed, worker and number), so nobody can guess it and a reload keeps it.
     Control item j (from 0) comes as soon as items_seen + controls_seen >= floor((j + u_j) / share). u_j is uniform in
-    [0, 1). So the number of control items is always at most one above or below share times the number of all items.
+    [0, 1). So the number of control items differs from share * (number of all items) by at most one.
     `items_seen` and `controls_seen` count answered items.
     """
     share = rules.controls.share
@@ -60,17 +60,16 @@ def made_controls(
 ) -> tuple[NewItem, ...]:
     """Make control items from the source images of `items`, enough for one worker who judges all of these items.
 
-    Half of them (one more, if odd) are right. They show the source image in place of the generated one, so "yes" is
-    true. The others are certainly wrong. They show the source with the label of another item, or, for a question about
-    a class (`only_with`), another scene without this class. This works only for yes-no questions where "yes" alone is
-    valid. Other questions are asked but not judged. Fewer or no items are returned if source images, a second label or
-    a scene without the class are missing. A `left_out` item is replaced by another. The seed of the rules is used.
+    Half of the control items have the right answer "yes": they show the source image in place of the generated image.
+    The other half has the right answer "no": these items show the source image with the label of another item. For a
+    question about a class (`only_with`), they show another scene without this class. An odd number gives one more
+    "yes" item. Only yes-no questions where "yes" alone is valid get right answers. Fewer or no items are returned if
+    source images, a second label or a scene without the class are missing. Items are drawn with the seed of the rules.
 
-    `there` are the items that the study has already. Wrong labels and other scenes come from them too. Source images of
-    the study's control and quiz items are used last. The study's control items count for the balance of right and
-    wrong.
+    `there` are the items that the study has already. Wrong labels and other scenes come from these items too. Their
+    control items count when "yes" and "no" are balanced. Source images of their control and quiz items are used last.
 
-    `apart` are hashes of images that no control item may show or be made of, as the training tells their answers.
+    `apart` are hashes of the images in training items, which reveal the answers. Control items never use these images.
     """
     usable = [q for q in rules.questions if q.kind == "yes-no" and q.valid == ("yes",) and not q.follows]
     by_source = {item.source_sha: item for item in reversed(items) if _has_source(item, apart)}
@@ -138,7 +137,7 @@ def _true(item: NewItem, usable: Sequence[Question]) -> NewItem | None:
 def _false(
     item: NewItem, usable: Sequence[Question], labels: Sequence[str], scenes: Sequence[NewItem], drawn: random.Random
 ) -> NewItem | None:
-    """Return a control item with a wrong label, or a scene that lacks a class of the source. None if impossible."""
+    """Return a control item with a wrong label, or with a picture without the class; None if there is neither."""
     own_names = {name.casefold() for name in (*item.classes, item.label)}
     others = [label for label in labels if label.casefold() not in own_names]
     about_label = [question for question in asked(usable, item, {}) if "{label}" in question.text]
