@@ -22,7 +22,7 @@ def paragraph(report: StudyReport) -> str:
 
 
 def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[RulesChange, ...]:
-    """Return the changes of the rules in each later version. `submitted` are the times of the votes on items."""
+    """Return the changes between successive versions of the rules. `submitted` has the times of the votes to count."""
     changes = []
     for (before, _), (after, since) in pairwise(history):
         votes, consensus = (before.votes, after.votes), (before.consensus, after.consensus)

@@ -16,7 +16,7 @@ _FINDINGS = DataTable(__file__, Finding)
 
 
 def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] = ()) -> tuple[Finding, ...]:
-    """Return all findings for valid rules with these items and workers. Findings that stop the start come first."""
+    """Return findings on valid rules, items and workers. Findings that prevent the start of the study come first."""
     plain, controls, quiz, training = ([item for item in items if item.kind == kind] for kind in ITEM_KINDS)
     all_findings: list[Finding] = []
     if not plain:

@@ -335,8 +335,8 @@ def _model(item: Item) -> tuple[str, ...]:
 def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> int:
     """Return the minimum number of people who must join so that every image can get all its votes; 0 for none.
 
-    `counted` has the counted votes by item. Nobody votes twice on an image. Workers who are excluded, blocked or failed
-    the quiz give no more votes. All others in the study are assumed to vote.
+    `counted` has the counted votes by item. Nobody votes twice on an image. Excluded workers, blocked workers and
+    workers who failed the quiz give no more votes. All other workers in the study are assumed to vote.
     """
     rules = data.study.rules
     able = _able(data)

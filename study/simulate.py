@@ -48,7 +48,7 @@ class WorkerRun:
     worker: str = ""
     votes: list[Acknowledged] = field(default_factory=list)
     end: str = ""
-    """Status at the end, such as "done" or "excluded"; "time over" when the minutes were over; or "failed"."""
+    """Final status of the worker, such as "done", "excluded", "failed", or "time over" at the end of the simulation."""
     text: str = ""
     """Text that the page would have shown to a person."""
     retries: int = 0

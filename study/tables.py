@@ -103,7 +103,8 @@ def result_rows(data: StudyData) -> list[Row]:
     """Return a row for each image and each question with fixed answers that was asked about it.
 
     Columns such as `status_before` hold the outcome as if nobody had been excluded. Dawid and Skene's answer uses
-    the same votes as `status`. This answer is empty for images that wait for votes, and if the model is undefined.
+    the same votes as `status`. This answer is empty for images that wait for votes, or if the method of Dawid and
+    Skene gives no result.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]

@@ -33,11 +33,11 @@ def made_training(
 ) -> tuple[NewItem, ...]:
     """Make as many training items as the rules require from the source images of `items`, with explanations.
 
-    If possible, half of the training items are right, and half are wrong. One source makes one training item, or two
-    if a quarter of the sources is too few. Training uses at most half of the sources. The other sources are for control
-    and quiz items, which show no picture of the training. If the used sources make no wrong item, wrong items may show
-    other sources. Pictures of the `known` items (control or quiz items made by a person) are not used. Fewer or no
-    items are returned if material is missing. A `left_out` item is replaced. The seed of the rules decides the draw.
+    If possible, half of the training items are right, and half are wrong. One source may make two items. Training
+    uses at most half of the sources, because control and quiz items may show no picture of the training. If the used
+    sources make no wrong item, wrong items may show other sources. Pictures of the `known` items (control or quiz items
+    made by a person) are not used. Fewer or no items are returned if material is missing. A `left_out` item is
+    replaced. The seed of the rules decides the draw.
     """
     number = rules.training
     labels: dict[str, str] = {}

@@ -52,7 +52,7 @@ MAX_SECONDS = 24 * 3600.0
 MAX_COMMENT = 2000
 SHOWN_PROBLEMS = 5
 _MOST_NAMED = 1000
-"""Maximum number of answer names that are kept to report unused ones, as JSON may hold any number of names."""
+"""Maximum number of answer names that are recorded. Recorded names that belong to no question are reported."""
 _LOOKED_AT = 1000
 """Number of rows that are read to find the column with the names of the images."""
 _OWN = frozenset(f"Answer.{name}" for name in OURS)
@@ -143,7 +143,7 @@ class TurkVotes:
     notes: tuple[str, ...]
     """Notes for the user, such as columns that are not used and rows that are left out."""
     problems: tuple[str, ...]
-    """Rows that are no valid votes, one sentence each: at most `SHOWN_PROBLEMS`, and the number of further rows."""
+    """Messages on the first `SHOWN_PROBLEMS` invalid rows. If further rows are invalid, a last message counts them."""
 
 
 def read_time(text: str) -> datetime:
@@ -162,8 +162,8 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     A row names its item in column `HITId`, otherwise in the `Input.` column that names most items. A row may give the
     item's public name, or the name, path or web address of its original file. The file's ending may be absent. Answers
     are in columns `Answer.QUESTION`, `Answer.QUESTION.label` (Turk's classification form) and `Answer.QUESTION.OPTION`
-    (true or false), or in `Answer.taskAnswers` (JSON). In QUESTION, case is ignored; `_` and spaces mean `-`. Rejected
-    rows in a file by Turk are skipped, as Turk replaced them. Raises ValueError for a file of another form.
+    (true or false), or in `Answer.taskAnswers` (JSON). QUESTION may have upper or lower case, and `_` or spaces in
+    place of `-`. Rejected rows are skipped if Turk wrote the file. Raises ValueError for a file of another form.
     """
     missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
     if missing:
