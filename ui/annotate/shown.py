@@ -1,4 +1,4 @@
-"""Data for the annotators' page. They never reveal an item's kind, an item's origin, or other people's answers."""
+"""Data for the annotators' page. The data never reveal an item's kind, an item's origin, or other people's answers."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def _document(study: Study, tab: str, content: Child, acts: Child = None, script
 
 
 def _live(study: Study, view: str) -> dict[str, str | None]:
-    """Return HTML attributes that make the page poll a part; none for a closed study, which only the lead changes."""
+    """Return HTML attributes for a part that the page refreshes every few seconds until the study is closed."""
     return {
         "class_": "live",
         "data_live": f"/study/api/{study.id}/live",

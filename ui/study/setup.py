@@ -148,7 +148,7 @@ def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
 
 
 def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[Finding]) -> Html:
-    """Return the problems that prevent the start, remarks for the lead, and the buttons."""
+    """Return a list of problems that prevent the start, a list of remarks, and the buttons to preview and start."""
     stops = [(trouble.field, trouble.words) for trouble in troubles]
     stops += [(finding.field, finding.text) for finding in found if finding.stops]
     notes = [(finding.field, finding.text) for finding in found if not finding.stops]
@@ -314,6 +314,6 @@ def run_page(
 
 
 def progress_part(study: Study, further_people: int, lost: int) -> Html:
-    """Return the votes so far, how many more workers are needed, and the number of `lost` images (no picture)."""
+    """Return the progress: votes so far, workers still needed, and how many images have missing files (`lost`)."""
     people = further_people_words(further_people) if further_people and study.state != "closed" else ""
     return render("study/run_progress.html", study=study, people=people, lost=lost)
