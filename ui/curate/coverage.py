@@ -219,7 +219,7 @@ def _cell(
 
 
 def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
-    """Return a cell's colour strength, 0 to `LEVELS`, and True if it shows a share of fewer than `FEW` images."""
+    """Return a cell's colour strength, 0 to `LEVELS`, and True if the colour shows a share of under `FEW` images."""
     if by == "images":
         return math.ceil(LEVELS * math.sqrt(figures.images / most)), False
     share = figures.accepted if by == "accepted" else figures.wrong

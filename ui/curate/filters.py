@@ -89,7 +89,7 @@ def order_choice(view: View, totals: Totals) -> Html:
 
 
 def _part_words(view: View, name: str, value: str) -> str:
-    """Return the text for one filter of a view; "" for an order, and for a filter already marked in a facet."""
+    """Return the text for one filter of a view. The text is "" for a sort order and for values marked in a facet."""
     if name == "entries":
         number = len(view.filter.entries or ())
         return "one image" if number == 1 else f"{number:,} images of a list"

@@ -206,7 +206,7 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
 
 
 def _work_facts(view: WorkView) -> Mapping[str, Any]:
-    """Return the progress of a split, release or check. At its end, return its message, next address or report."""
+    """Return the progress of a split, release or check. When the work is done, add what the page shows next."""
     known = facts(view, "state done total error field", work=view.id, left=left(view.seconds_left))
     if view.state != "done":
         return known
