@@ -19,8 +19,8 @@ Pair = tuple[Evaluated, Evaluated]
 Unit = Literal["share", "points", "times"]
 _ROWS = {kind: DataTable(__file__, tuple[str, Unit], kind) for kind in ("effectiveness", "segmentation")}
 Dots = tuple[str, list[tuple[int, tuple[str, tuple[Figure, ...], Axis, list[tuple[str, str]]]]]]
-"""The title of a table, and its rows. A row is (number of test cases, content). The content is the row's name, both
-models' figures, the axis of the plot, and a list with (text, reason if there is no interval) of each figure."""
+"""The title of a table, and its rows. A row is (number of test cases, content). The content is (name of the row,
+figures of both models, axis of the plot, texts of the figures). A text is (figure, reason if it has no interval)."""
 
 
 def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:

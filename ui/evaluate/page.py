@@ -182,8 +182,8 @@ def evaluation_page(
 
 
 def methods_page(found: MethodsCompared, place: Place, addresses: Sequence[str], opened: Callable[..., str]) -> str:
-    """Return the page that compares methods. `addresses` lead to the evaluation of each single method. `opened` makes
-    an address below this page from the end of its path and its query parameters.
+    """Return the page that compares methods. `addresses` lead to the evaluation of each single method. `opened`
+    appends text and query parameters to the address of this page.
     """
     counts, rows, counted = method_counts(found), method_rows, COUNTED
     values = {"found": found, "place": place, "alone": addresses, "opened": opened}

@@ -39,8 +39,8 @@ class Confusion:
 def confusion(
     title: str, labels: Sequence[str], shares: Floats, chosen: Sequence[int], kind: CellKind = "confusion"
 ) -> Confusion:
-    """Return the confusion matrix of the `chosen` labels. The column "any other" counts all other answers. A click on
-    it opens images only if every label with images is chosen.
+    """Return the confusion matrix of the `chosen` labels. The column "any other" counts all other answers. Cells of
+    this column open their images only if `chosen` has every label that has images.
     """
     whole = len(chosen) == sum(bool(np.isfinite(row).any()) for row in shares)
     rest = [column for column in range(shares.shape[1]) if column not in set(chosen)]

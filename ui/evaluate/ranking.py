@@ -29,7 +29,7 @@ Listed = Callable[[Sequence[int], int], str | None]
 
 
 def most_shown(cases: int) -> int:
-    """Return how many top-ranked test cases the section needs. `cases` is the number of all."""
+    """Return how many top-ranked test cases the section needs. `cases` is the total number of test cases."""
     return max(OPENED, round(max(BUDGETS) * cases))
 
 

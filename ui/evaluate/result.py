@@ -116,8 +116,8 @@ def change_of(one: SegmentedClass) -> Figure:
 
 
 def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int]) -> dict[str, object]:
-    """Return the confusion matrices of original and generated images. `there` has the numbers of the labels to show. Of
-    more than `MOST_LABELS` labels, show only the labels that lose most right answers.
+    """Return the confusion matrices of original and generated images. `there` has the numbers of the labels to show. If
+    these are more than `MOST_LABELS`, show only those whose share of right answers falls most.
     """
     before, after = shares
     chosen, left_out = list(there), ""
@@ -165,7 +165,7 @@ def rows_standing(sizes: Iterable[int]) -> int:
 
 
 def first_table(found: Evaluated) -> EditTable | None:
-    """Return the table of edits to open first: one with figures, else the one with the largest row, else None."""
+    """Return the table of edits to open first: one with figures, or the one with the most test cases in a row."""
     present = [table for table in _TABS if found.edits.get(table)]
     with_figures = [table for table in present if any(one.row.change.value is not None for one in found.edits[table])]
     largest = sorted(present, key=lambda table: -max(one.row.n for one in found.edits[table]))

@@ -99,7 +99,7 @@ class Links:
     control: Child = None
     """Part of the page with the button to draw the control set (images without an edit), and its progress."""
     weighed: Child = None
-    """Links that change the figures: weighting by source or by test case, and the classes that the model can choose."""
+    """Links to the result with another weighting (by source or test case) or other classes for the model to choose."""
     study: StudyPlan | str | None = None
     """Plan for a study of the images, or a sentence on why none can be drafted; None if no study is needed."""
     can_check: bool = False
