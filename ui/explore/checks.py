@@ -56,7 +56,7 @@ def _figure(check: Check) -> tuple[str, str]:
 
 
 def _rounded(check: Check, figure: float) -> str:
-    """Return a check's figure as text. Use a third digit if two digits would show a failed value as the threshold."""
+    """Return a figure with two decimals. Use three if a failed value would otherwise look equal to its threshold."""
     known = None not in (check.value, check.threshold)
     digits = 3 if known and not check.passed and f"{check.value:.2f}" == f"{check.threshold:.2f}" else 2
     return f"{round(figure, digits) + 0.0:.{digits}f}"  # avoid "-0.00"

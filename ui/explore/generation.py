@@ -21,7 +21,7 @@ from ui.templating import render
 
 STAGE: StageName = "generation"
 DOUBTS_NAMED = 3
-"""Maximum number of listed captions that are ticked despite a failed check. Further such captions are counted."""
+"""Maximum length of the list of ticked captions that fail a check. A last line counts the captions not listed."""
 LISTED = 40
 """Maximum number of planned images that are listed; the others are counted."""
 SEEDS: Mapping[SeedMode, tuple[str, str]] = DataTable(__file__, tuple[str, str], "seeds")
@@ -39,7 +39,7 @@ SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
 
 
 def generation_card(state: RunState, profile: ProfileOptions) -> Html:
-    """Return the card of stage 5: the images that an approval would start and their cost, or the drawing's progress."""
+    """Return the card of stage 5. The card shows the planned images and their cost, or the progress of the drawing."""
     running = running_stage(state.job) == STAGE or _waits(state)
     word, tone = _state_word(state, running)
     drawing, method, plan = state.settings.generation, state.recipe.drawing_method, state.gate.plan

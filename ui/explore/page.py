@@ -44,7 +44,7 @@ PARTS = ("top", "runs", "together", "start", "upload-note", "source", GENERATION
 """Names of the fixed parts of the page. Each stage of a recipe adds another part."""
 LARGEST_UPLOAD = "200mb"
 OWN = "field"
-"""Value of `Performed.where` if the field shows the problem itself."""
+"""Value of `Performed.where` if the page shows the problem at the field that caused the problem."""
 LONGEST_SEARCH = 200
 NAMED = 3
 """Maximum number of refused runs that a message names; the others are counted."""

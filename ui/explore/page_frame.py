@@ -1,4 +1,4 @@
-"""The header, the start page with the example, the source's card, and the help window (keys: `assets/keys.js`)."""
+"""The header, the start page with the example, the source's card, and the help window."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ CONTROL = "drawing the control image"
 
 UNKNOWN_PICTURE = "not a drawn scene"
 WORTH_A_MARK = 3
-"""Minimum number of unchanged words in a row, far from any change, that a small window shortens to "…"."""
+"""Minimum number of words to hide. A small window shows "…" in place of unchanged words far from any change."""
 _POINTS = (".", ",", ";", ":", "!", "?")
 _ICONS = DataTable(__file__, str, "icons")
 

@@ -1,6 +1,4 @@
-"""The list of runs with buttons for each, and the queue of their jobs. Also the table of selected runs on the start
-page: the progress of each run, and the settings, stages and images of all.
-"""
+"""The list of runs, the queue of their jobs, and the table of the selected runs on the start page."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def _insisted(problem: Problem | None) -> dict[str, str]:
 
 
 def prompt_panel(stage: StageName, state: RunState) -> Html:
-    """Return the panel with the prompt and reply of the latest try, even a failed try, and the next try's template."""
+    """Return the panel with the latest prompt and reply of a stage, and with the templates for the next prompts."""
     recipe_stage = state.recipe.stage(stage)
     sent = {slot.name for slot in recipe_stage.others_sent(state.settings)}
     slots = [

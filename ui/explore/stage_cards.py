@@ -125,15 +125,15 @@ def general_card(name: StageName, state: RunState) -> Html:
 
 
 def subject_card(state: RunState) -> Html:
-    """Return the card on which a person paints the subject, or has it found at points or in a box."""
+    """Return the card that marks the subject. A person paints it, or gives points or a box to find it."""
     points = getattr(state.settings, "subject", SubjectSettings()).points
     return brush_card("subject", state, "is the subject", points)
 
 
 def brush_card(name: StageName, state: RunState, words: str, points: str | None = None) -> Html:
     """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change".
-    `points` is the setting with pixels on or beside the subject. With `points`, even "", no paint means that no subject
-    is marked. With None, the region is no subject, and no paint means the whole picture.
+    If the region is the subject, `points` is the setting that lists points to find the subject; without paint, no
+    subject is marked. If the region has another use, `points` is None; without paint, the region is the whole picture.
     """
     stored, undone = state.run.values.get(name), state.steps.next_redo
     shown = render(

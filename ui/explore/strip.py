@@ -34,8 +34,8 @@ FILTERS: Mapping[str, Callable[[StoredTestCase, ModelComparison], bool]] = {
 
 
 def drawing_of(state: RunState, followed: bool) -> tuple[Html | None, Html | None]:
-    """Return a thumbnail and a large picture of the image being drawn: its latest preview, or else the source. Both are
-    None while nothing is drawn. The thumbnail is marked if the page has `followed` the drawing.
+    """Return a thumbnail and a large picture of the image being drawn; (None, None) while nothing is drawn. Both
+    show the latest preview. Before the first preview, both show the source. `followed` highlights the thumbnail.
     """
     job = state.job
     if job is None or running_stage(job) != "generation" or job.progress is None:
@@ -89,8 +89,8 @@ def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
 def strip(
     state: RunState, results: Strip, case: StoredTestCase, comparison: ModelComparison, drawing: Html | None, on: bool
 ) -> Html:
-    """Return the strip of results: their number, the filters, and a small picture of each result. `on` is True if the
-    page shows the image of the thumbnail `drawing`, not the result `case`.
+    """Return the strip of results: their number, the filters, and a small picture of each result. If `on` is True, the
+    page shows the image being drawn, whose thumbnail is `drawing`. Otherwise the page shows the result `case`.
     """
     found = {name: [case.id for case in results.all if holds(case, comparison)] for name, holds in FILTERS.items()}
     return render(
@@ -110,7 +110,7 @@ def strip(
 
 
 def picture_column(state: RunState, view: View, comparison: ModelComparison) -> Html:
-    """Return one picture with all facts: a result or the image being drawn. Without these, it is the source."""
+    """Return the column with one picture and its facts. It shows a result, the image being drawn, or the source."""
     results = strip_of(state, comparison, view.only)
     case = next((result for result in results.all if result.id == view.case), results.first)
     followed = case is not None and (view.follow or view.mode == MODE)
