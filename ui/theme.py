@@ -39,8 +39,8 @@ SCRIPTS = (
 """Scripts in loading order. Each may use those before it."""
 LEAD = "lead.js"
 BUNDLES = {"explore.css": STYLE_SHEETS, "explore.js": SCRIPTS, LEAD: (*SHARED, "study.js")}
-"""Files that are served joined, by the name of the joined file: two for the Explore page, one for all other pages of
-the lead. On the Explore page a dozen files would compete with Gradio's own and delay its first paint."""
+"""Names of asset files, by the name of the one file that joins their contents. The Explore page loads `explore.css` and
+`explore.js`. All other pages of the lead load `lead.js`. Fewer files make the first paint of a page faster."""
 MISSING = "A part of this page did not load, so it does not work. Check the connection, then reload the page."
 """Message on a page if one of its scripts does not load."""
 SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")

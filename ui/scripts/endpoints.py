@@ -78,7 +78,7 @@ PATH = "/endpoints"
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
 """Commands for pages only: they update a form, manage tokens, or read any folder. Scripts use `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
-"""Fields of commands that describe the sending page and its form. A script fills in such a field only if required."""
+"""Command fields in which a page describes itself or its form. A script fills in such a field only if required."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
 """Seconds between two checks of a watched job, and seconds until an unchanged state is sent again. When Gradio sends
 to a client that is gone, Gradio notices this and ends the client's watcher."""
@@ -298,7 +298,7 @@ def perform(
 def _admitted(
     command: type[C], values: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
 ) -> tuple[Token | None, C]:
-    """Return the token of a request, and its values checked as a command. Raises UserError."""
+    """Return the token and the validated command of a request. Raises UserError for a wrong or forbidden command."""
     token = let_in(command, request)
     sent = command.of({name: value for name, value in values.items() if value is not None})
     if token is not None:

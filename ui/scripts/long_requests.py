@@ -150,9 +150,9 @@ async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[s
 
 
 async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter) -> dict[str, Any]:
-    """Begin an import, and return its progress and number. The number is 0 if the first images take longer than the
-    caller waits. The import continues after the caller has left. Raises UserError, also for an import that ends without
-    a number.
+    """Begin an import, and wait until its first images are stored. Return the progress and the id ("number") of the
+    import. The id is 0 if the caller waits too short a time. The import continues after the caller has left. Raises
+    UserError if the import fails or is stopped.
     """
     if sent.format and sent.format not in FORMAT_TITLES:
         raise UserError(f"There is no format {sent.format!r:.80}: choose {', '.join(FORMAT_TITLES)}.", field="format")

@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 
 def keep_to_uploads(component: Component) -> None:
-    """Make a component accept only files that are in the folder of uploads. Otherwise, Gradio would copy each
-    file that a request names into that folder, even any file of this machine and the content of any web address.
-    Gradio checks such names only in applications that Gradio launched. The studio is not launched by Gradio.
+    """Make a component accept only files in the folder of uploads. Otherwise, a request could name any file of this
+    machine or any web address, and Gradio would copy the content to the caller's uploads. Gradio prevents this only in
+    applications that Gradio launched. The studio is not launched by Gradio.
     """
 
     async def kept(path: str | Path | None) -> str | None:
@@ -41,7 +41,7 @@ def keep_to_uploads(component: Component) -> None:
 
 
 def file_data(path: Path | str, **more: str) -> dict[str, Any]:
-    """Describe a file in Gradio's form, in which callers send and fetch files."""
+    """Return the dictionary that represents a file in Gradio's requests and replies."""
     return {"path": str(path), **more, "meta": {"_type": "gradio.FileData"}}
 
 

@@ -32,7 +32,7 @@ class Patience:
     """Limits of connections: their time and their number. A server has one such object."""
 
     most: int = MOST
-    """Maximum number of connections. Beyond it, the one that has waited longest for its client is closed."""
+    """Maximum number of connections. Above this, the connection that has waited longest for its client is closed."""
     head: float = 20.0
     """Maximum seconds for the headers of a request. For a connection's first request, time starts when the connection
     opens. For a later request, time starts with its first byte."""

@@ -34,7 +34,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SIGNED_IN: ContextVar[bool] = ContextVar("signed_in", default=False)
-"""True while a request of a signed-in lead is answered. Pages then show a button to sign out."""
+"""True while the studio answers a person who has signed in with the lead's password. Pages then offer to sign out."""
 COOKIE = "lead"
 """Name of the cookie with the token of a lead's session."""
 ANNOTATE = "/annotate/"
@@ -42,8 +42,7 @@ log = logging.getLogger(__name__)
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _LOOKS = ("GET", "HEAD")
 _UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307), ("/gradio_api/mcp/", 405)})
-"""Path and status of refusals that are not logged: to browsers before the sign-in, and to agents that ask for a stream.
-"""
+"""Path and status of refusals that are not logged, because browsers and agents cause them in normal use."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 # Pages load nothing from other servers. Gradio's scripts need every entry of this policy.
@@ -212,8 +211,8 @@ def _shown(connection: HTTPConnection) -> str:
 def is_foreign(connection: HTTPConnection) -> bool:
     """Return True if a page of another site made a browser send this request, except by a link that a person followed.
 
-    The header Sec-Fetch-Site decides, which no page can set. Browsers send it over https and to this machine. If it is
-    missing, Origin decides.
+    The header Sec-Fetch-Site decides, because no page can set this header. Browsers send Sec-Fetch-Site over https, and
+    to their own machine. Without Sec-Fetch-Site, the header Origin decides.
     """
     headers = connection.headers
     site = headers.get("sec-fetch-site")

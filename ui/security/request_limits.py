@@ -1,4 +1,4 @@
-"""Limits of requests: the maximum size of a body, and JSON from our own pages only."""
+"""Checks of requests: their size, their JSON, and whether one of our own pages sent them."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ class BelowRootPath:
 
 
 def refuse_own_address(root_path: str, routes: Iterable[object]) -> None:
-    """Raise UserError if the studio itself serves something below `root_path`. Otherwise an address such as /study/new
-    could be the page of that name, or the page /new below the root path.
+    """Raise UserError if the studio has pages of its own below `root_path`. With the root path /study, for example, the
+    address /study/new could mean two pages: the studio's page /study/new, or its page /new below the root path.
     """
     first = root_path.split("/")[1] if root_path else ""
     if first and first in set(_first_segments(routes)):
