@@ -98,7 +98,7 @@ class ShownVersion:
     """Hashes of the images on this page that hinder the release, by kind of obstacle."""
 
     def address(self, meant: ImageFilter | None = None, against: str = "") -> str:
-        """Return the address of images in filter `meant`. With a kind of problem `against`, show only images with it."""
+        """Return the address of images in filter `meant`. For a problem `against`, show only images with it."""
         place = SetPlace(meant or ImageFilter(), against)
         query = urlencode({"version": self.version.key, **place.query}, doseq=True)
         return f"{set_address(self.held.id)}?{query}"
