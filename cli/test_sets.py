@@ -31,7 +31,7 @@ from storage.workspace import Workspace
 NO_SPLIT = "none"
 """Word that represents "no split" on the command line."""
 FEWEST_DIGITS = 6
-"""Minimum number of digits of a hash that name an image."""
+"""Minimum number of digits of an image's hash by which a command finds the image."""
 _SHORT = 12
 """Number of digits of a hash that are printed."""
 

@@ -169,7 +169,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Lot:
-    """Pieces of work of one pass that one worker does together."""
+    """Several pieces of work of the same pass. One worker does them together."""
 
     stage: Pass
     pieces: tuple[Piece, ...]

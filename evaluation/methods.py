@@ -195,8 +195,8 @@ def compare_methods(
     reference: int = 0,
     votes: Votes = lambda _own: None,
 ) -> tuple[MethodTable, ...]:
-    """Compare methods. Return a table for all edits, then one for each edit type of which several methods have at least
-    `FEWEST_CASES` images.
+    """Compare methods. Return a table for all edits, then one table per edit type. An edit type has a table if several
+    methods have at least `FEWEST_CASES` images of it.
 
     `control` is the model's error rate on each method's control set, (methods, sources), 0 to 1; NaN without one.
     `seconds`, (methods, sources), is the time that all models ran to make the images, from caption to drawing. It is

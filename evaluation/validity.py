@@ -99,7 +99,7 @@ class ValidityEffect:
     times_valid: Figure
     """Share of wrong images, multiplied by the share of valid images among judged wrong images: the paper's method."""
     by_strata: Figure
-    """Share of images that are wrong and valid, estimated stratum by stratum."""
+    """Share of images that are valid and that the model gets wrong, estimated stratum by stratum."""
     with_score: Figure
     """Like `by_strata`, but estimated from automatic scores of all images. Votes correct the errors of these scores."""
     among_valid: Figure

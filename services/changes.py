@@ -16,7 +16,7 @@ class Changes:
         self._last = 0
 
     def tell(self) -> None:
-        """Record that something that pages show has changed."""
+        """Record a change of something that is shown on pages."""
         self._last = next(self._numbers)
 
     @property

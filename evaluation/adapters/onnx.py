@@ -204,7 +204,7 @@ class OnnxAdapter(LocalAdapter):
             sides = " × ".join(map(str, pixels.shape))
             raise UserError(
                 f"{self._called} cannot be run on images of {sides}: {why.rpartition(' : ')[2][:200].rstrip('.')}. "
-                "Correct size and layout, or export it again.",
+                "Correct the size and layout, or export the model again.",
                 field="size",
             ) from error
 

@@ -1,4 +1,4 @@
-"""Size of a run of the paper's questions: the full run, or a small one that shows that every part works."""
+"""Sizes of the experiment on the paper's questions: the full one, and a small one that shows that every part works."""
 
 from __future__ import annotations
 

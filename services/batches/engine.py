@@ -48,7 +48,7 @@ class Engine:
         self._ahead: Pool | None = None
 
     def run(self) -> Outcome:
-        """Work until the batch is done, waits for approval or must stop; return the outcome. Finished work is recorded.
+        """Work until the batch is done, the batch waits for approval, or a stop was requested. Return the outcome.
         Raises UserError if another process or shards already work on the batch, or if no worker can work.
         """
         number = self._number

@@ -52,7 +52,7 @@ class CoverageTable:
     images: int
     """Number of images in the workspace."""
     neither: int
-    """Number of images without an edit of weather or time of day, so in no cell; 0 for a table of classes."""
+    """Number of images in no cell, as they have no edit of weather or time of day; 0 for a table of classes."""
 
     @property
     def facets(self) -> tuple[Facet, Facet]:

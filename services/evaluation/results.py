@@ -549,7 +549,7 @@ def _counted(found: EvaluationResult, cell: Cell) -> Flags:
 
 
 def compared(first: EvaluationResult, second: EvaluationResult, weighing: Weighing) -> ModelComparison | None:
-    """Compare two models on the test cases of both results. Return None for models of different tasks."""
+    """Compare two models on the test cases that are in both results. Return None for models of different tasks."""
     if first.evaluated.kind != second.evaluated.kind:
         return None
     place, right = _aligned(first, second)

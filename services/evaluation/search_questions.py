@@ -37,7 +37,7 @@ class Part:
     edit_type: str
     """Edit type of the alternative; "" for all edits."""
     meaning: str
-    """`core.words.meaning` of the alternative; "" for all edits."""
+    """`core.words.meaning` of the alternative; "" if the part is about all edits."""
 
     @property
     def key(self) -> str:

@@ -228,7 +228,7 @@ class PredictionService:
         return known, bool(missing) and not trouble
 
     def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
-        """Return the mask checks by the profile's segmenter, whose predictions have `key`; None if some are missing."""
+        """Return the mask checks from stored predictions of the segmenter `key`; None if predictions are missing."""
         source, prediction = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
         if source is None or prediction is None:
             return None

@@ -126,7 +126,7 @@ class FilterNote:
     words: str
     free: int
     unread: int
-    """Number of test cases that match the rest of the filter, but have no prediction of the model under test."""
+    """Number of test cases without a prediction of the model under test that match all other parts of the filter."""
 
 
 class StudyDrafts:

@@ -93,7 +93,7 @@ def test_red_is_red_whatever_the_form_of_an_onnx_file(
     [
         ({"shape": ("n", "c", "h", "w")}, {}, "images of any size: give the size to which images are scaled"),
         ({"shape": (1, 32, 32, 3), "last": True}, {}, "choose channels last as layout"),
-        ({"shape": ("n", "h", "w", "c"), "last": True}, {"size": "32"}, "Correct size and layout"),
+        ({"shape": ("n", "h", "w", "c"), "last": True}, {"size": "32"}, "Correct the size and layout"),
         ({"shape": (1, 3, 32, 32), "bytes_": True}, {}, "export it with a single floating-point input"),
         ({"shape": ("n", 3, 32, 32), "argmax": "image"}, {}, "which does not fit 3 classes"),
         ({"shape": ("n", 3, 32, 32), "argmax": "pixels"}, {}, "which does not fit 3 classes"),

@@ -73,7 +73,7 @@ def test_an_odd_entry_of_coco(
 
 def test_an_odd_category_of_coco(tmp_path: Path) -> None:
     found = read(coco(tmp_path / "x", {}, {"category_id": None}, [{"id": [1], "name": "cat"}]), tmp_path / "in")
-    assert names(found) == ["1"] and "not listed" in told(found)["instances.json, image 2"]
+    assert names(found) == ["1"] and "does not list" in told(found)["instances.json, image 2"]
 
 
 @pytest.mark.parametrize("odd", [{"file": ["a"]}, {"file": {"a": 1}}, {"file": None}, {"mask_file": ["a"]}])

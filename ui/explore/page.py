@@ -68,7 +68,7 @@ class Action(BaseModel):
     version: int = 0
     """Version of the stage's value that the card showed; 0 for a command from elsewhere."""
     state: int = 0
-    """Number of the run's state when the page last showed it."""
+    """Version number of the run's state that the page last showed."""
     own: bool = False
     """True if a field sent the command. The field then shows an error itself."""
 

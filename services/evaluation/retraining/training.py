@@ -82,7 +82,7 @@ class RetrainingQuestion:
 
     @property
     def digest(self) -> str:
-        """Return a digest of the question. Fields at their default are left out, so a new field keeps old digests."""
+        """Return a digest of these settings. Default values are left out, so a new field changes no old digest."""
         question_fields = fields(self)[1:]
         changed = {one.name: value for one in question_fields if (value := getattr(self, one.name)) != one.default}
         return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | changed)

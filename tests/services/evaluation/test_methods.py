@@ -112,7 +112,7 @@ def test_each_number_opens_its_images(service: EvaluationService, question: Eval
     texts = [service._workspace.test_cases.get(case).lineage.counterfactual.text for case in wrong]
     assert texts and all("snowy" in text for text in texts)
     assert set(found.entries("aga", "wrong", "background")) == set(found.entries("aga", "wrong"))
-    with pytest.raises(UserError, match="no such number any more"):
+    with pytest.raises(UserError, match="no longer has the opened figure"):
         found.entries("aga", "beauty")
 
 
