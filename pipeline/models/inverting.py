@@ -182,7 +182,7 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
         else:
             raise UserError(
                 f"This model cannot be inverted: at some noise level, its predictions of kind {kind} do not give "
-                "both picture and noise. Use a model that predicts v, or a scheduler that never reaches pure noise."
+                "both picture and noise; use a model that predicts v, or a scheduler that never reaches pure noise."
             )
         steps.append(Step(time, keep, add, (place + 1) / count))
     return tuple(steps)

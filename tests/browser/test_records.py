@@ -168,7 +168,7 @@ def test_deleting_asks_again_and_can_be_undone(studio: Studio, page: Page) -> No
     expect(item(page, other)).to_be_visible()
     mine.locator(".menu > summary").click()
     mine.locator(".ask > summary").click()
-    expect(mine.locator(".asked")).to_contain_text("Delete “A red bird” and its 4 results?")
+    expect(mine.locator(".asked")).to_contain_text("Delete “A red bird” with 4 results?")
     mine.locator("[data-keep-run]").click()
     expect(mine.locator(".asked")).to_be_hidden()
     assert not studio.workspace.runs.get(run_id).removed

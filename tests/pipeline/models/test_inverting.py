@@ -457,11 +457,11 @@ def test_steps_follow_the_levels_of_the_scheduler() -> None:
         ("DDPMScheduler", {}, "DDPMScheduler does not lead back"),
         ("FlowMatchEulerDiscreteScheduler", {}, "FlowMatchEulerDiscreteScheduler does not lead back"),
         ("DPMSolverMultistepScheduler", {"algorithm_type": "sde-dpmsolver++"}, "does not lead back to the noise"),
-        ("DDIMScheduler", {"prediction_type": "sample"}, "its predictions of kind sample do not determine"),
+        ("DDIMScheduler", {"prediction_type": "sample"}, "its predictions of kind sample do not give"),
         (
             "DDIMScheduler",
             {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"},
-            "its predictions of kind epsilon do not determine",
+            "its predictions of kind epsilon do not give",
         ),
     ],
 )

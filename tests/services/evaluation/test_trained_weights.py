@@ -171,7 +171,7 @@ def test_weights_that_are_damaged_are_told(workspace: Workspace, retrainings: Re
     file = retrainings.weights(kept)[1].file
     for data in (b"", b"\xff" * 20, b"\x02" + b"\0" * 7 + b"[]rest", b"\x03" + b"\0" * 7 + b"{x}"):
         file.write_bytes(data)
-        with pytest.raises(UserError, match="gone or damaged"):
+        with pytest.raises(UserError, match="missing or damaged"):
             retrainings.weights_file(BIRDS, kept.number, GENERATED)
 
 

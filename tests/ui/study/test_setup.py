@@ -490,7 +490,7 @@ def test_a_made_item_that_is_removed_stays_away_and_another_one_is_made(lead: Le
     before = made_items(lead, study)
     gone = next(item for item in before if item.kind == kind)
     state = form_state(lead.studies.get(study))
-    assert "not made again" in lead.fetch(f"{study}/item", item=gone.id)["html"]
+    assert "does not make this item again" in lead.fetch(f"{study}/item", item=gone.id)["html"]
     lead.post(f"{study}/delete-item", {"item": gone.id, "based": state, "tab": "a", "number": 1})
     after = made_items(lead, study)
     assert (gone.image_sha, gone.label) not in {(item.image_sha, item.label) for item in after}
