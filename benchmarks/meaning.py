@@ -37,7 +37,7 @@ _AT_ONCE = 50_000
 
 
 class _NoModels:
-    """Stands in for the models, as this benchmark needs none. Raises AssertionError if a model is used."""
+    """Takes the place of the models, which this benchmark does not need. Raises AssertionError if a model is used."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the {name} was asked for")

@@ -135,7 +135,7 @@ class ImageFilter:
     Only predictions on images that match the rest of the filter are counted for this."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
-    """Ranges of the validity score. An image must be in one of the ranges. None stands for images without a score."""
+    """Ranges of the validity score. An image must be in one of them; None matches images without a score."""
     run: str = ""
     source: str = ""
     images: tuple[str, ...] | None = None

@@ -28,7 +28,7 @@ WEAK = 0.1
 EVERY = 5
 """One in this many images is drawn uniformly at random, to measure error rates without bias."""
 ASKED = 4
-"""Of the images not drawn uniformly, one in this many comes from the cells of a user's open question, if any."""
+"""Among the images not drawn uniformly, one in this many comes from the cells of a user's open question, if any."""
 STEPS = 12
 """Number of steps of belief propagation. In simulated searches, more steps changed the estimated
 probabilities by 0.002 on average. Changes were much larger only if two causes explained the faults equally well."""

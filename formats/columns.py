@@ -23,7 +23,7 @@ _GROUPS = 2
 _LABELS = 4096
 """Number of rows to read at once when only their labels are read."""
 MOST_ROWS = 2_000_000
-"""Maximum number of rows of a table. A small file may hold so many equal rows that an import takes hours."""
+"""Maximum number of rows of a table. A small compressed file can hold enough equal rows for hours of import."""
 
 
 def require_few(rows: int) -> None:

@@ -59,7 +59,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 Parts = Sequence[bytes | memoryview]
 Named = Callable[[Example], tuple[str, str | None]]
-"""Function that returns the file names of an example's image and mask. The mask's is None if it is not copied."""
+"""Function that returns the file names of an example's image and mask. None in place of a mask that is not copied."""
 Complete = Callable[[Sequence[Example]], Iterable[Example]]
 """Function that takes some examples and returns them in the same order, with captions, edits and other facts added."""
 

@@ -96,7 +96,7 @@ class Source:
         return list(dict.fromkeys(found.split for found in self.find()))
 
     def chosen(self, split: str | None) -> list[str]:
-        """Return the names of all splits if `split` is None. Otherwise return `split`, or [] if it is missing."""
+        """Return the names of all splits. With a `split`, return this name, or [] if the data set lacks it."""
         return [name for name in self.splits() if split in (None, name)]
 
     def survey(self, split: str) -> Survey:

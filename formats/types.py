@@ -169,7 +169,7 @@ class Found:
     where: str = ""
     """Place that describes the item, such as a line of a list. Reports of problems name it."""
     classes_file: str = ""
-    """Name of the file to which a user can add class names, even if it does not exist yet; "" if there is none."""
+    """Name of the file to which a user can add class names, even if it does not exist yet; "" for no file."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.file)

@@ -17,7 +17,7 @@ class Kept:
     """The kept parts of pictures, with the noise of each step added (RePaint, Lugmayr et al. 2022)."""
 
     def __init__(self, pipe: Any, rows: Sequence[DrawRequest], device: str) -> None:
-        """Encode the pictures of which a part is kept. A row whose `kept` is None is drawn entirely."""
+        """Encode the pictures that keep a part. Rows without `kept` are drawn entirely."""
         import numpy as np
         import torch
 

@@ -41,7 +41,7 @@ class SentenceEmbedder:
         self._model: Any = model.to(self._device).eval()
 
     def vectors(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return a unit vector for each text, of which at most `LONGEST` tokens are read. Vectors are cached."""
+        """Return a unit vector for each text. At most `LONGEST` tokens of a text are read. Vectors are cached."""
         with self._lock:
             return self._known.each(texts, lambda new: self._embed([texts[place] for place in new]))
 

@@ -159,7 +159,7 @@ def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
 
 
 def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Image.Image | None]:
-    """Return the artifacts that the record names, by name. An artifact that is not embedded is None."""
+    """Return the artifacts that the record names, by name. None in place of an artifact that is not embedded."""
     declared = pictures["artifacts"]
     if len(declared) > MOST_ARTIFACTS or any(not 0 < len(name) <= LONGEST_NAME for name in declared):
         raise ValueError("there are too many artifacts, or one has a wrong name")

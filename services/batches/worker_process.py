@@ -58,7 +58,7 @@ Answer = Ready | LotDone | UserError
 
 
 def with_helpers(order: Order, workers: int) -> Order:
-    """Return the order. If its number of helpers is None, set it to suit `workers` workers on this machine."""
+    """Return the order, with a number of helpers that suits `workers` workers here if the order names none."""
     return order if order.helpers is not None else replace(order, helpers=helpers_here(workers))
 
 

@@ -90,7 +90,7 @@ class CellPlan:
     captions: int | None
     """Maximum number of captions of all new runs together; None if the settings of a run do not limit them."""
     images: int | None
-    """Maximum number of images of all new runs together; None if `captions` is None."""
+    """Maximum number of images of all new runs together; None if `captions` sets no limit."""
     seconds: float | None
     """Estimated seconds to draw `images`; None if unknown."""
 

@@ -132,7 +132,7 @@ class ControlSets:
         return ControlsDrawn(drawn, tuple(failed))
 
     def _draw(self, run_id: str, lineage: Lineage, tell: Callable[[], None]) -> bool:
-        """Have the queue draw a reconstruction, calling `tell` meanwhile. Return False if the run already had one."""
+        """Have the queue draw a reconstruction, calling `tell` during the wait. Return False if the run had one."""
         jobs, runs = self._execution.jobs, self._execution.workspace.runs
         before = jobs.of_run(run_id)
         if before is not None and before.active:

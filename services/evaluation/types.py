@@ -257,7 +257,7 @@ class FocusFigures:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """All figures of an evaluation, for the page and reports. `notes` says why a figure is None."""
+    """All figures of an evaluation, for the page and reports. `notes` says why a figure is missing."""
 
     subject: SubjectView
     model: str

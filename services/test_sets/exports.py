@@ -68,7 +68,7 @@ class SetExports:
         """
         self._lock = threading.Lock()
         self._waited: dict[int, int] = {}
-        """Number of waiting callers, by export. An export without an entry is made even if nobody waits for it."""
+        """Number of waiting callers, by export. An export without an entry does not depend on waiting callers."""
         self._tell_what_was_lost()
 
     def start(self, reference: str, layout: str, waits: bool = False) -> WorkView:

@@ -255,7 +255,7 @@ class Walk:
         self._number = first_value(db, query, [self._measure]) or 0
 
     def from_key(self, key: PageKey | None) -> Iterator[PageKey]:
-        """Yield the keys of the images that come after `key`; all keys if it is None."""
+        """Yield the keys of the images that come after `key`; all keys if `key` is not given."""
         if not self._measure:
             newest_first = self._order.sort == "newest"
             yield from map(PageKey, self._selection.by_entry(key.entry if key is not None else None, newest_first))
@@ -335,7 +335,7 @@ class Walk:
         return [PageKey(entry, number) for number, entry in rows]
 
     def _behind(self, keys: Iterable[PageKey], start: tuple[float, int] | None) -> Iterator[PageKey]:
-        """Yield the keys after the position `start` (figure, entry); all if it is None. Each key must have a figure."""
+        """Yield the keys after the position `start` (figure, entry), or all keys. Each key must have a figure."""
         for key in keys:
             assert key.number is not None
             position = (key.number, key.entry)

@@ -37,7 +37,7 @@ def first_value(db: Db, query: str, values: Values = ()) -> Any:
 
 
 def required_row(db: Db, table: str, key: int | str, missing: str, field: str = "") -> Row:
-    """Return the row with this id. If there is none, raise UserError with the message `missing`, naming `field`."""
+    """Return the row with this id. If no row has it, raise UserError with the message `missing`, naming `field`."""
     for row in db.query(f"SELECT * FROM {table} WHERE id = ?", [key]):
         return row
     raise UserError(missing, field=field)

@@ -132,7 +132,7 @@ class _Pages:
         )
 
     def ranking(self, place: Place) -> Html:
-        """Return the ranking of the images to look at first, or text that says why there is none."""
+        """Return the ranking of the images to look at first, or text that says why no ranking can be made."""
         try:
             question = self.asked(place)
             cases = self.evaluations.view(question.subject).cases
@@ -148,7 +148,7 @@ class _Pages:
         return render("likeness", found=figures, work=work, listed=_listed, picture=thumb_url, acts=True)
 
     def factors(self, place: Place) -> Html:
-        """Return the section on properties that together break the model, or the reason why there is none."""
+        """Return the section on properties that together break the model, or the reason why it cannot be made."""
         found, refused = _or_why(lambda: self.studio.factors.figures(self.asked(place)))
         values = {"listed": _listed, "parts_words": parts_words, "NOT_READ": NOT_READ, "SHOWN": SHOWN_ROWS}
         return render("factors", found=found, refused=refused, **values)

@@ -118,7 +118,7 @@ def embedded(webp: bytes) -> str:
 
 
 def linked(shown: Child, link: str | None, title: str = OPENS, **attributes: Attribute) -> Child:
-    """Return `shown` as a link, or unchanged if `link` is None."""
+    """Return `shown` as a link, or unchanged without a `link`."""
     return el("a", shown, href=link, class_="opens", title=title, **attributes) if link else shown
 
 

@@ -63,7 +63,7 @@ def _rounded(check: Check, figure: float) -> str:
 
 
 def under_test_card(state: RunState, case: StoredTestCase | None, comparison: ModelComparison) -> Html:
-    """Return the card with the model's answers and a form to choose another model. `case` is None without a result."""
+    """Return the card with a form to choose a model and, with a `case`, the answers of the model."""
     chosen, kind = state.settings.under_test, state.run.task.kind
     after = comparison.results.get(case.id) if case is not None else None
     label = case.task.label if case is not None and case.task.kind == "classification" else ""

@@ -178,7 +178,7 @@ def _result(done: Plain, request: Request) -> types.CallToolResult:
 
 
 async def _watch(arguments: Mapping[str, Any], request: Request, services: Services) -> Plain:
-    """Return the state of a job at its end, or after `WATCH_SECONDS`. The job continues even if nobody waits for it."""
+    """Return the state of a job at its end, or after `WATCH_SECONDS`. The job continues in any case."""
     end = time.monotonic() + WATCH_SECONDS
     async with aclosing(endpoints.watching(arguments, request, services)) as looks:
         async for facts in looks:

@@ -56,7 +56,7 @@ def layout(found: Mapping[str, Html | None]) -> list[Html]:
 
 
 def slot(name: str, part: Html | None) -> Html:
-    """Return the slot for a part, with the hash of its content; an empty slot if `part` is None."""
+    """Return the slot for a part, with the hash of its content; an empty slot without a part."""
     return el("div", part, class_="slot", data_part=name, data_stamp=fingerprint(part or Html("")))
 
 
